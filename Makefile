@@ -1,0 +1,39 @@
+# Everything runs in a virtual environment that is made on first use. PYTHON names the interpreter to make it with.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: reproduce test check format bench clean
+
+reproduce: .venv/ready
+	$(BIN)/mac reproduce cart-pole
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/bench
+	$(BIN)/python -m benchmarks
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+# PyTorch is pinned by hand, ahead of Stable-Baselines3, which would take the newest with its GPU packages
+.venv/bench: .venv/ready
+	$(PIP) torch
+	$(PIP) --editable '.[dev,bench]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -1,0 +1,5 @@
+"""`python -m mean_actor_critic` is `mac`."""
+
+from mean_actor_critic.cli import main
+
+main()

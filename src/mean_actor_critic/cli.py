@@ -1,0 +1,279 @@
+"""The command line `mac`. Imports JAX only when something is about to be trained or played."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mean_actor_critic._version import __version__
+from mean_actor_critic.errors import InputError, Interrupted, MacError
+from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_settings
+from mean_actor_critic.progress import progress_display
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mean_actor_critic.agent import Agent
+    from mean_actor_critic.run import Run
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _settings_help() -> str:
+    lines = ["settings (--set name=value; defaults are the preset of environment and algorithm, else these):"]
+    for name, setting in SETTINGS.items():
+        default = ",".join(map(str, setting.default)) if isinstance(setting.default, tuple) else setting.default
+        limits = setting.limits
+        only = "" if limits.role == "any" else f" [algorithms with a {limits.role}]"
+        lines.append(f"  {name}={default}\n      {limits.help}{only}: {limits.allowed}")
+    lines.append("\nalgorithms, by what weighs the actions in the policy gradient:")
+    lines += [f"  {name:23s} {algorithm.help}" for name, algorithm in ALGORITHMS.items()]
+    return "\n".join(lines)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = _Parser(prog="mac", description="Mean Actor-Critic and its rivals, whole studies at once.")
+    parser.add_argument("--version", action="version", version=f"mac {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str, **options: Any) -> _Parser:
+        sub: _Parser = commands.add_parser(name, help=text, description=text, **options)
+        sub.set_defaults(run=run)
+        return sub
+
+    train = command(
+        "train", _train, "Train an algorithm on an environment.",
+        epilog=_settings_help(), formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    train.add_argument("environment", metavar="ENV", help="such as CartPole-v0 or CartPole-v1")
+    train.add_argument("--algorithm", default="mac", help="one of those below (default: mac)")
+    train.add_argument("--trials", type=int, default=1, help="independent trainings (default: 1)")
+    train.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
+    train.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    train.add_argument("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
+    train.add_argument(
+        "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
+    )
+    _add_quiet(train)
+
+    resume = command("resume", _resume, "Continue an interrupted run to its end.")
+    resume.add_argument("path", metavar="RUN", help="a run folder")
+    _add_quiet(resume)
+
+    runs = command("runs", _runs, "List runs.")
+    runs.add_argument("folder", metavar="DIR", nargs="?", default="runs", help="where to look (default: runs)")
+
+    evaluate = command("evaluate", _evaluate, "Play a run's agents, or one agent, without learning.")
+    evaluate.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
+    evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
+    evaluate.add_argument("--trial", type=int, help="only this trial of the run")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+
+    export = command("export", _export, "Save one trial of a run as an agent, a single file.")
+    export.add_argument("path", metavar="RUN", help="a run folder")
+    export.add_argument("--trial", type=int, default=0, help="which (default: 0)")
+    export.add_argument("--out", metavar="FILE", required=True, help="such as agent.safetensors")
+
+    reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
+    reproduce.add_argument("study", choices=["cart-pole"], help="the five algorithms on Cart Pole")
+    reproduce.add_argument("--trials", type=int, default=100, help="of each algorithm (default: 100)")
+    reproduce.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
+    reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    reproduce.add_argument("--out", metavar="DIR", default="runs/cart-pole", help="(default: runs/cart-pole)")
+    _add_quiet(reproduce)
+    return parser
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress and no table; errors are still shown")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
+    options = make_parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except MacError as fault:
+        _leave(fault.exit_code, f"mac: {fault}")
+    except Interrupted as fault:
+        _leave(128 + fault.signal_number, f"mac: {fault}")
+    except KeyboardInterrupt:
+        _leave(130, "mac: interrupted")
+    except BrokenPipeError:  # the reader of our output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _leave(code: int, line: str) -> NoReturn:
+    """Exit at once: a compilation that still runs in a thread is not waited for."""
+    print(line, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def _train(options: argparse.Namespace) -> None:
+    settings = parse_settings(options.set)
+    from mean_actor_critic.training.loop import train
+
+    with progress_display(options.quiet) as watch:
+        run = train(
+            options.environment,
+            options.algorithm,
+            trials=options.trials,
+            episodes=options.episodes,
+            seed=options.seed,
+            out=options.out,
+            on_progress=watch(f"{options.environment} {options.algorithm}"),
+            on_start=lambda _, path: None if options.quiet else print(f"run folder: {path}", file=sys.stderr),
+            **settings,
+        )
+    _show_run(run, options.quiet)
+
+
+def _resume(options: argparse.Namespace) -> None:
+    from mean_actor_critic.run import Run
+    from mean_actor_critic.training import devices
+    from mean_actor_critic.training.loop import resume
+
+    run = Run.load(options.path)
+    _warn(run)
+    if run.finished:
+        if not options.quiet:
+            print(f"{options.path}: already finished", file=sys.stderr)
+    else:
+        now = devices.versions()
+        changed = [f"{k} {v} → {now[k]}" for k, v in run.manifest.versions.items() if now.get(k) not in (None, v)]
+        if changed:
+            print(f"mac: warning: the low bits of the results may change with {', '.join(changed)}", file=sys.stderr)
+        with progress_display(options.quiet) as watch:
+            run = resume(options.path, on_progress=watch(str(options.path)))
+    _show_run(run, options.quiet)
+
+
+def _runs(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports.tables import runs_table
+
+    folder = Path(options.folder)
+    if not folder.is_dir():
+        raise InputError("DIR", options.folder, "a folder")
+    table, count = runs_table(folder)
+    if count:
+        _console().print(table)
+    else:
+        print(f"no runs in {folder}")
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports.statistics import summarise
+    from mean_actor_critic.reports.tables import plain_table, summary_cells
+
+    player = _load_player(options.player, options.trial)
+    from mean_actor_critic.training.evaluation import evaluate
+
+    table = plain_table(
+        f"{options.player}: {options.episodes} episodes{' of each trial' if _is_run(player) else ''}",
+        ["Actions", "mean return", "SD", "95 % interval", "trials" if _is_run(player) else "episodes"],
+    )
+    for name, deterministic in (("sampled", False), ("most probable", True)):
+        returns = evaluate(player, options.episodes, deterministic=deterministic, seed=options.seed)
+        # the independent unit: trials of a run, episodes of one agent
+        table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if _is_run(player) else returns[0])))
+    _console().print(table)
+
+
+def _export(options: argparse.Namespace) -> None:
+    from mean_actor_critic.run import Run
+
+    run = Run.load(options.path)
+    _warn(run)
+    run.agent(options.trial).save(options.out)
+    print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from mean_actor_critic.studies import cart_pole
+
+    folder = Path(options.out)
+    runs: dict[str, Run] = {}
+    started = time.monotonic()
+    with progress_display(options.quiet) as watch:
+        for run, reused in cart_pole.reproduce(folder, options.trials, options.episodes, options.seed, watch):
+            runs[run.experiment.setup.algorithm] = run
+            if reused and not options.quiet:
+                print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
+    from mean_actor_critic.reports import cart_pole as report
+
+    files = report.write(runs, folder)
+    if not options.quiet:
+        for table in report.tables(runs):
+            _console().print(table)
+        for run in runs.values():
+            _show_divergence(run)
+        print(report.verdict(runs))
+        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
+
+
+# --- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _load_player(path: str, trial: int | None) -> "Run | Agent":
+    from mean_actor_critic.agent import Agent
+    from mean_actor_critic.run import Run
+
+    if Path(path).is_dir():
+        run = Run.load(path)
+        _warn(run)
+        return run if trial is None else run.agent(trial)
+    if not Path(path).exists():
+        raise InputError("RUN|AGENT", path, "a run folder or an agent's .safetensors file")
+    if trial is not None:
+        raise InputError("--trial", trial, "nothing with an agent, which is one trial")
+    return Agent.load(path)
+
+
+def _is_run(player: Any) -> bool:
+    return hasattr(player, "returns")
+
+
+def _show_run(run: "Run", quiet: bool) -> None:
+    if not quiet:
+        from mean_actor_critic.reports.tables import run_table
+
+        _console().print(run_table(run))
+        _show_divergence(run)
+
+
+def _show_divergence(run: "Run") -> None:
+    from mean_actor_critic.reports.tables import diverged_line
+
+    line = diverged_line(run)
+    if line:
+        print(f"{run.experiment.setup.algorithm}: {line}")
+
+
+def _warn(run: "Run") -> None:
+    for line in run.warnings:
+        print(f"mac: warning: {line}; using the checkpoint before it", file=sys.stderr)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    # a pipe has no width: give tables the room they need
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+if __name__ == "__main__":
+    main()

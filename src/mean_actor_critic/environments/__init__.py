@@ -1,0 +1,1 @@
+"""Environments: those that are JAX programs run inside the compiled engine."""

@@ -1,0 +1,75 @@
+"""Which environments can be had by name, and what they look like from outside. Imports no JAX until one is built."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gymnasium
+
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import unknown_name
+
+if TYPE_CHECKING:
+    from gymnasium.experimental.functional import FuncEnv
+
+
+class EnvironmentSpec(NamedTuple):
+    """An environment by its Gymnasium id, before it is built."""
+
+    name: str
+    observation_size: int
+    actions: int
+    max_episode_steps: int  # agent steps
+    build: Callable[[], "FuncEnv[Any, Any, Any, Any, Any, Any, Any]"]
+
+
+def _cart_pole() -> "FuncEnv[Any, Any, Any, Any, Any, Any, Any]":
+    from mean_actor_critic.environments.cart_pole import CartPole
+
+    return CartPole()
+
+
+COMPILED = {
+    "CartPole-v0": EnvironmentSpec("CartPole-v0", 4, 2, 200, _cart_pole),
+    "CartPole-v1": EnvironmentSpec("CartPole-v1", 4, 2, 500, _cart_pole),
+}
+
+
+def find_environment(name: str) -> EnvironmentSpec:
+    """The environment called `name`.
+
+    Raises:
+        InputError: unknown, or with actions that the algorithms cannot take.
+    """
+    if name in COMPILED:
+        return COMPILED[name]
+    if name not in gymnasium.registry:
+        raise unknown_name("environment", name, COMPILED)
+    try:
+        environment = gymnasium.make(name)
+    except Exception as fault:  # an environment's own code may raise anything
+        raise InputError("environment", name, f"one that can be made; this one raised {_one_line(fault)}") from None
+    space = environment.action_space
+    environment.close()
+    if not isinstance(space, gymnasium.spaces.Discrete):
+        raise InputError("environment", name, f"a Discrete action space; this one's is {space}")
+    raise InputError("environment", name, "an environment that is a JAX program: " + ", ".join(COMPILED))
+
+
+def describe(
+    name: str, environment: "FuncEnv[Any, Any, Any, Any, Any, Any, Any]", max_episode_steps: int
+) -> EnvironmentSpec:
+    """The spec of a functional environment that the user built.
+
+    Raises:
+        InputError: its observations are not a vector of numbers or its actions are not Discrete from 0.
+    """
+    observations, actions = environment.observation_space, environment.action_space
+    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
+        raise InputError("environment", name, f"a Discrete action space that starts at 0; this one's is {actions}")
+    if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
+        raise InputError("environment", name, f"a Box observation space of one dimension; this one's is {observations}")
+    return EnvironmentSpec(name, observations.shape[0], int(actions.n), max_episode_steps, lambda: environment)
+
+
+def _one_line(fault: BaseException) -> str:
+    return " ".join(f"{type(fault).__name__}: {fault}".split())[:300]

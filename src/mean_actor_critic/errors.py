@@ -1,0 +1,39 @@
+"""What can go wrong on the user's side. Each error is one line, and knows the exit code of the command line."""
+
+
+class MacError(Exception):
+    """Base of all errors that are shown as one line instead of a traceback."""
+
+    exit_code = 2
+
+
+class InputError(MacError):
+    """A setting, name or count that cannot be used: names the field, the value and what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field}: {value!r} cannot be used; allowed: {allowed}")
+
+
+class DamagedFileError(MacError):
+    """A file that is truncated, altered, forged or not ours."""
+
+
+class RunBusyError(MacError):
+    """The run folder already has a writer."""
+
+
+class DiskError(MacError):
+    """The disk refused: full, read-only, or failing."""
+
+    exit_code = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training stopped on a signal after writing a checkpoint.
+
+    A KeyboardInterrupt, so that notebooks and scripts behave as they would with any other library.
+    """
+
+    def __init__(self, signal_number: int, path: str) -> None:
+        super().__init__(f"interrupted; continue with: mac resume {path}")
+        self.signal_number = signal_number

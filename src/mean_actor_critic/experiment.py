@@ -1,0 +1,291 @@
+"""What to run: `Setup` shapes the compiled program, `Hyper` flows through it, `Experiment` is both and how often.
+
+The fields below are the only place where a setting's default, meaning and limits are written.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.networks import ACTIVATIONS
+
+
+class Algorithm(NamedTuple):
+    """What the world outside `estimators` needs to know of an algorithm."""
+
+    title: str
+    help: str
+    parts: frozenset[str]  # "critic", "baseline": settings with such a role apply only where the part exists
+
+
+_CRITIC = frozenset({"critic"})
+
+# In the paper's order.
+ALGORITHMS = {
+    "reinforce": Algorithm("REINFORCE", "the return", frozenset()),
+    "advantage_reinforce": Algorithm("Adv. REINFORCE", "the return above a running average", frozenset({"baseline"})),
+    "actor_critic": Algorithm("Actor-Critic", "the critic's value of the action taken", _CRITIC),
+    "advantage_actor_critic": Algorithm("Adv. Actor-Critic", "that value above the state's", _CRITIC),
+    "mac": Algorithm("MAC", "the critic's values averaged over all actions", _CRITIC),
+}
+OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
+TRIALS = (1, 100_000)
+EPISODES = (1, 10_000_000)
+SEEDS = (0, 2**31 - 1)
+
+
+class Limits(NamedTuple):
+    """How a setting is read and what it may be."""
+
+    parse: Callable[[str], Any]  # from the command line
+    valid: Callable[[Any], bool]
+    allowed: str  # in words
+    help: str
+    role: str  # "any", or the part of an algorithm that reads it: "critic", "baseline"
+
+
+def _setting(default: Any, limits: Limits) -> Any:
+    return dataclasses.field(default=default, metadata={"limits": limits})
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _whole(default: int, text: str, role: str = "any", low: int = 1, high: int = 1_000_000) -> Any:
+    valid = lambda value: _is_whole(value, low, high)  # noqa: E731
+    return _setting(default, Limits(int, valid, f"a whole number from {low} to {high}", text, role))
+
+
+def _choice(default: str, options: Iterable[str], text: str, role: str = "any") -> Any:
+    names = tuple(options)
+    return _setting(default, Limits(str, lambda value: value in names, ", ".join(names), text, role))
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _number(default: float, low: float, high: float, text: str, role: str = "any") -> Any:
+    def valid(value: Any) -> bool:
+        values = value if isinstance(value, tuple) else (value,)
+        return len(values) > 0 and all(_is_number(v, low, high) for v in values)
+
+    def parse(text: str) -> float | tuple[float, ...]:
+        numbers = tuple(float(part) for part in text.split(","))
+        return numbers if len(numbers) > 1 else numbers[0]
+
+    allowed = f"a number from {low:g} to {high:g}, or one for each trial"
+    return _setting(default, Limits(parse, valid, allowed, text, role))
+
+
+def _parse_widths(text: str) -> tuple[int, ...]:
+    return () if text in ("", "none") else tuple(int(part) for part in text.split(","))
+
+
+_WIDTHS = Limits(
+    _parse_widths,
+    lambda value: isinstance(value, tuple) and len(value) <= 3 and all(_is_whole(v, 1, 65536) for v in value),
+    "up to three widths separated by commas, such as 100,100; none for a linear network",
+    "units of each hidden layer, the same for policy and critic",
+    "any",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Everything that shapes the compiled program. Equal setups share one compilation."""
+
+    environment: str
+    algorithm: str = "mac"
+    max_episode_steps: int = _whole(200, "agent steps after which an episode is cut off")
+    hidden: tuple[int, ...] = _setting((64,), _WIDTHS)
+    activation: str = _choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
+    optimizer: str = _choice("adam", OPTIMIZERS, "of both networks")
+    critic_target: str = _choice(
+        "expected_sarsa", ("expected_sarsa", "monte_carlo"), "what the critic learns towards", "critic"
+    )
+    time_limit: str = _choice(
+        "bootstrap", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end", "critic"
+    )
+    replay_capacity: int = _whole(2000, "transitions that the critic's replay holds", "critic", high=10_000_000)
+    minibatches: int = _whole(10, "critic steps after each episode", "critic")
+    batch_size: int = _whole(32, "transitions in each critic step", "critic")
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the algorithm learns action values."""
+        return "critic" in ALGORITHMS[self.algorithm].parts
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyper:
+    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
+
+    actor_lr: Any = _number(0.005, 0.0, 1e9, "learning rate of the policy")
+    critic_lr: Any = _number(0.01, 0.0, 1e9, "learning rate of the critic", "critic")
+    discount: Any = _number(0.9999, 0.0, 1.0, "discount factor per step")
+    baseline_decay: Any = _number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", "baseline")
+
+
+class Setting(NamedTuple):
+    """A setting as users meet it."""
+
+    default: Any
+    limits: Limits
+
+
+SETTINGS: dict[str, Setting] = {
+    field.name: Setting(field.default, field.metadata["limits"])
+    for kind in (Setup, Hyper)
+    for field in dataclasses.fields(kind)
+    if "limits" in field.metadata
+}
+_HYPER_NAMES = tuple(field.name for field in dataclasses.fields(Hyper))
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Trials of one algorithm on one environment. A trial is a pure function of (seed, its number, its settings)."""
+
+    setup: Setup
+    hyper: Hyper
+    trials: int
+    episodes: int
+    seed: int
+
+    def hyper_of_trials(self) -> Hyper:
+        """The numbers as arrays [trials]."""
+        return Hyper(
+            **{
+                name: np.broadcast_to(np.asarray(getattr(self.hyper, name), np.float32), (self.trials,))
+                for name in _HYPER_NAMES
+            }
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that this algorithm reads, by name."""
+        both = {**dataclasses.asdict(self.setup), **dataclasses.asdict(self.hyper)}
+        return {name: both[name] for name in applicable_settings(self.setup.algorithm)}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; `experiment_from_json` is the inverse."""
+        return {
+            "environment": self.setup.environment,
+            "algorithm": self.setup.algorithm,
+            "trials": self.trials,
+            "episodes": self.episodes,
+            "seed": self.seed,
+            "settings": {
+                name: list(value) if isinstance(value, tuple) else value for name, value in self.settings().items()
+            },
+        }
+
+
+def applicable_settings(algorithm: str) -> list[str]:
+    """Names of the settings that `algorithm` reads."""
+    parts = ALGORITHMS[algorithm].parts
+    return [name for name, setting in SETTINGS.items() if setting.limits.role in parts | {"any"}]
+
+
+def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is not among `known`, with a guess at what was meant."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(value), names, n=1)
+    return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
+    """Settings from `name=value` words, as the command line gives them."""
+    settings: dict[str, Any] = {}
+    for word in assignments:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise InputError("--set", word, "name=value, such as actor_lr=0.01")
+        if name not in SETTINGS:
+            raise unknown_name("setting", name, SETTINGS)
+        limits = SETTINGS[name].limits
+        try:
+            settings[name] = limits.parse(text)
+        except ValueError:
+            raise InputError(name, text, limits.allowed) from None
+    return settings
+
+
+def make_experiment(
+    environment: str,
+    algorithm: str,
+    trials: int,
+    episodes: int,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Experiment:
+    """A checked experiment. `settings` override the defaults of `Setup` and `Hyper` by name.
+
+    Raises:
+        InputError: names the first field that cannot be used, its value and what is allowed.
+    """
+    if algorithm not in ALGORITHMS:
+        raise unknown_name("algorithm", algorithm, ALGORITHMS)
+    for field, value, (low, high) in (
+        ("trials", trials, TRIALS),
+        ("episodes", episodes, EPISODES),
+        ("seed", seed, SEEDS),
+    ):
+        if not _is_whole(value, low, high):
+            raise InputError(field, value, f"a whole number from {low} to {high}")
+    applicable = applicable_settings(algorithm)
+    checked: dict[str, Any] = {}
+    for name, given in settings.items():
+        if name not in SETTINGS:
+            raise unknown_name("setting", name, SETTINGS)
+        if name not in applicable:
+            raise InputError(name, given, f"nothing with {algorithm}, which has no {SETTINGS[name].limits.role}")
+        checked[name] = _checked(name, given, trials)
+    hyper = Hyper(**{name: checked.pop(name) for name in _HYPER_NAMES if name in checked})
+    return Experiment(Setup(environment, algorithm, **checked), hyper, trials, episodes, seed)
+
+
+def _checked(name: str, given: Any, trials: int) -> Any:
+    value = tuple(given) if isinstance(given, list | np.ndarray) else given
+    if name in _HYPER_NAMES and isinstance(value, tuple):
+        value = tuple(float(v) if isinstance(v, np.number | int) and not isinstance(v, bool) else v for v in value)
+    elif isinstance(value, np.integer):
+        value = int(value)
+    elif isinstance(value, np.floating):
+        value = float(value)
+    limits = SETTINGS[name].limits
+    if not limits.valid(value):
+        raise InputError(name, given, limits.allowed)
+    if name in _HYPER_NAMES and isinstance(value, tuple) and len(value) != trials:
+        raise InputError(name, given, f"one number, or one for each of the {trials} trials")
+    return value
+
+
+def experiment_from_json(document: Any) -> Experiment:
+    """The experiment that `to_json` described.
+
+    Raises:
+        InputError: a field is missing, unknown or out of its limits.
+    """
+    names = ("environment", "algorithm", "trials", "episodes", "seed", "settings")
+    if not isinstance(document, dict) or set(document) != set(names):
+        raise InputError("experiment", "its fields", ", ".join(names))
+    environment, settings = document["environment"], document["settings"]
+    if not isinstance(environment, str) or not isinstance(settings, dict):
+        raise InputError("experiment", "environment or settings", "a name, and settings by name")
+    if any(isinstance(v, float) and not math.isfinite(v) for v in settings.values()):
+        raise InputError("settings", "a number that is not finite", "finite numbers")
+    return make_experiment(
+        environment,
+        document["algorithm"],
+        document["trials"],
+        document["episodes"],
+        document["seed"],
+        {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()},
+    )

@@ -1,0 +1,1 @@
+"""Learners: pure functions from (state, trajectory) to (state, metrics) of one trial."""

@@ -1,0 +1,76 @@
+"""Progress of long work, for people: a bar on a terminal, a line now and then elsewhere, nothing if asked."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress(NamedTuple):
+    """Where a study stands after a segment."""
+
+    episodes_done: int  # over all trials
+    episodes_total: int
+    mean_return: float  # of the segment's episodes
+    diverged: int  # trials
+
+
+Show = Callable[[Progress], None]
+Watch = Callable[[str], Show]  # a label, to what shows its progress
+
+
+@contextlib.contextmanager
+def progress_display(quiet: bool) -> Iterator[Watch]:
+    """Within the block, `watch(label)` gives a function to call with each `Progress`."""
+    if quiet:
+        yield lambda _label: lambda _progress: None
+    elif sys.stderr.isatty():
+        with _bars() as watch:
+            yield watch
+    else:
+        yield _lines
+
+
+@contextlib.contextmanager
+def _bars() -> Iterator[Watch]:
+    from rich import progress as rich  # slow to import
+    from rich.console import Console
+
+    columns = (
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.TaskProgressColumn(),
+        rich.TextColumn("return {task.fields[mean]}"),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("ETA"),
+        rich.TimeRemainingColumn(),
+    )
+    with rich.Progress(*columns, console=Console(stderr=True)) as bars:
+
+        def watch(label: str) -> Show:
+            task = bars.add_task(label, total=None, mean="–")
+
+            def show(now: Progress) -> None:
+                mean = f"{now.mean_return:.1f}" + (f", {now.diverged} diverged" if now.diverged else "")
+                bars.update(task, total=now.episodes_total, completed=now.episodes_done, mean=mean)
+
+            return show
+
+        yield watch
+
+
+def _lines(label: str) -> Show:
+    last = started = time.monotonic()
+
+    def show(now: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and now.episodes_done < now.episodes_total:
+            last = time.monotonic()
+            share = now.episodes_done / now.episodes_total
+            eta = (last - started) * (1 - share) / share
+            print(f"{label}: {share:.0%}, return {now.mean_return:.1f}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
+
+    return show

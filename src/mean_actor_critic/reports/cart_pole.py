@@ -1,0 +1,73 @@
+"""The Cart Pole study as tables, files and one sentence."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.reports.plots import learning_curves
+from mean_actor_critic.reports.statistics import Summary, summarise, trial_scores
+from mean_actor_critic.reports.tables import plain_table, summary_cells, write_csv
+from mean_actor_critic.run import Run
+from mean_actor_critic.studies.paper import CART_POLE_BUDGETS, CART_POLE_SCORES
+
+
+def budgets(runs: Mapping[str, Run]) -> list[int]:
+    """The episode counts to report at: the usual ones that were reached, and the whole."""
+    episodes = min(run.experiment.episodes for run in runs.values())
+    return sorted({*(budget for budget in CART_POLE_BUDGETS if budget < episodes), episodes})
+
+
+def scores(runs: Mapping[str, Run], episodes: int) -> dict[str, Summary]:
+    """Mean over the first `episodes` and all trials, by algorithm."""
+    return {name: summarise(trial_scores(run.returns, episodes)) for name, run in runs.items()}
+
+
+def tables(runs: Mapping[str, Run]) -> list[Table]:
+    """A table for each budget, best first, beside the paper's numbers."""
+    made = []
+    for budget in budgets(runs):
+        table = plain_table(
+            f"Cart Pole: mean return over {budget} episodes",
+            ["Algorithm", "mean", "SD over trials", "95 % interval", "trials", "diverged", "paper"],
+        )
+        for name, summary in sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean):
+            published = CART_POLE_SCORES[name]
+            table.add_row(
+                ALGORITHMS[name].title,
+                *summary_cells(summary),
+                str(sum(runs[name].diverged_at > 0)),
+                f"{published.mean} ± {published.spread}",
+            )
+        made.append(table)
+    return made
+
+
+def verdict(runs: Mapping[str, Run]) -> str:
+    """The answer in one sentence, whichever it is."""
+    budget = budgets(runs)[-1]
+    ranked = sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean)
+    order = " > ".join(f"{ALGORITHMS[name].title} {summary.mean:.1f}" for name, summary in ranked)
+    papers = sorted(runs, key=lambda name: -CART_POLE_SCORES[name].mean)
+    agreement = "the same" if [name for name, _ in ranked] == papers else "another"
+    return f"Over {budget} episodes: {order}. The paper reports {agreement} order."
+
+
+def write(runs: Mapping[str, Run], folder: Path) -> list[Path]:
+    """Write the figure and the table below `folder`; returns the files."""
+    rows: list[list[object]] = [
+        ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
+    ]
+    for budget in budgets(runs):
+        for name, summary in scores(runs, budget).items():
+            numbers = [f"{x:.3f}" for x in (summary.mean, summary.sd, summary.low, summary.high)]
+            diverged = int(sum(runs[name].diverged_at > 0))
+            rows.append([name, budget, *numbers, summary.n, diverged, CART_POLE_SCORES[name].mean])
+    table, figure = folder / "table.csv", folder / "learning-curves.png"
+    write_csv(table, rows)
+    trials = min(run.experiment.trials for run in runs.values())
+    learning_curves(
+        {name: run.returns for name, run in runs.items()}, f"Cart Pole, mean of {trials} trials with 95 % bands", figure
+    )
+    return [table, figure]

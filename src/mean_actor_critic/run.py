@@ -1,0 +1,94 @@
+"""A run: a study on disk, as its readers see it. Reads the store only; imports no JAX."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mean_actor_critic import store
+from mean_actor_critic.agent import Agent, networks_from_arrays
+from mean_actor_critic.errors import DamagedFileError, InputError
+from mean_actor_critic.experiment import Experiment
+
+STATE = "state/"  # prefix of the learner state's arrays in a checkpoint; the rest are curves
+
+
+class Run:
+    """Trials of one experiment: learning curves, the status of each, and agents.
+
+    Attributes:
+        path: the run folder.
+        experiment: what was run.
+        manifest: that, and what the bits of the results depend on.
+        returns: undiscounted returns [trials, episodes]; NaN for episodes not played yet.
+        lengths: agent steps [trials, episodes]; 0 for episodes not played yet.
+        diverged_at: [trials] the episode, from 1, whose update was not finite; 0 for none.
+        warnings: lines about damaged files that were passed over.
+    """
+
+    def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.experiment: Experiment = manifest.experiment
+        self.warnings = checkpoint.warnings
+        self._arrays = checkpoint.arrays
+        shape = (self.experiment.trials, self.experiment.episodes)
+        if checkpoint.arrays is None:
+            self.returns: np.ndarray[Any, Any] = np.full(shape, np.nan, np.float32)
+            self.lengths: np.ndarray[Any, Any] = np.zeros(shape, np.int32)
+            self.diverged_at: np.ndarray[Any, Any] = np.zeros(shape[0], np.int32)
+        else:
+            self.returns = self._array("returns", shape, np.float32)
+            self.lengths = self._array("lengths", shape, np.int32)
+            self.diverged_at = self._array(STATE + "diverged_at", shape[:1], np.int32)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The run in a folder, finished or not, also while another process writes it."""
+        folder = Path(path)
+        manifest = store.read_manifest(folder)
+        return cls(folder, manifest, store.read_checkpoint(folder, manifest))
+
+    @property
+    def episodes_done(self) -> np.ndarray[Any, Any]:
+        """Episodes played by each trial [trials]."""
+        return np.sum(self.lengths > 0, axis=1)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every trial has played all its episodes."""
+        return bool(np.all(self.episodes_done == self.experiment.episodes))
+
+    @property
+    def status(self) -> list[str]:
+        """One for each trial: `finished`, `episode N` or `diverged at episode N`."""
+        return [
+            f"diverged at episode {diverged}"
+            if diverged
+            else ("finished" if done == self.experiment.episodes else f"episode {done}")
+            for diverged, done in zip(self.diverged_at, self.episodes_done, strict=True)
+        ]
+
+    def agent(self, trial: int = 0) -> Agent:
+        """The agent of one trial as it is at the last checkpoint."""
+        if not 0 <= trial < self.experiment.trials:
+            raise InputError("trial", trial, f"a whole number from 0 to {self.experiment.trials - 1}")
+        if self._arrays is None:
+            raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
+        parts = {
+            name.removeprefix(STATE): array[trial]
+            for name, array in self._arrays.items()
+            if name.startswith((STATE + "policy/", STATE + "critic/"))
+        }
+        try:
+            policy, critic = networks_from_arrays(self.experiment, parts)
+        except (KeyError, ValueError) as fault:
+            raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {fault}") from None
+        return Agent(self.experiment, trial, policy, critic)
+
+    def _array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+        assert self._arrays is not None
+        array = self._arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {name}")
+        return array

@@ -1,0 +1,293 @@
+"""Run folders and agent files: written whole or not at all, checked when read, never executed.
+
+A run folder holds
+    manifest.json                    what runs: experiment, compiled width, versions; written once
+    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all; the last two
+    lock                             held by the process that writes here
+Every file carries a SHA-256 of its content. Arrays are safetensors, the rest is JSON; nothing is unpickled, evaluated
+or followed through a symbolic link.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
+from mean_actor_critic.experiment import Experiment, experiment_from_json
+
+RUN_FORMAT = "mean_actor_critic run 1"
+CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
+GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
+LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+_CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
+
+
+class Manifest(NamedTuple):
+    """What a run folder is about. Fixed when the run begins."""
+
+    experiment: Experiment
+    width: int  # compiled lanes per device: the bits of the results depend on it
+    created: str  # ISO 8601, UTC
+    versions: dict[str, str]  # of everything else that the bits depend on
+    digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def disk_faults(path: Path, doing: str) -> Iterator[None]:
+    """Turn an operating system's refusal into one line that says what was being done."""
+    try:
+        yield
+    except OSError as fault:
+        raise DiskError(f"{path}: could not {doing}: {fault.strerror or fault}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or the world after a power cut, sees all of it or the one before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_faults(path, "write"):
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_whole(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file; links are not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as fault:
+        reason = "is a symbolic link" if path.is_symlink() else (fault.strerror or str(fault))
+        raise DamagedFileError(f"{path}: cannot be read: {reason}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            content = file.read() if largest is None else file.read(largest + 1)
+        except OSError as fault:
+            raise DamagedFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    if largest is not None and len(content) > largest:
+        raise DamagedFileError(f"{path}: is larger than such a file can be")
+    return content
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Write arrays and words as one self-checking safetensors file."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    words = {**metadata, "sha256": _digest_of_arrays(contiguous, metadata)}
+    write_whole(path, safetensors.numpy.save(contiguous, words))
+
+
+def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
+    """The arrays and words of a file written by `write_arrays` with `format_name` as its "format" word.
+
+    Raises:
+        DamagedFileError: it cannot be read, is of another kind, or its content is not what was written.
+    """
+    content = read_whole(path)
+    try:
+        arrays = safetensors.numpy.load(content)
+        # the library checked the header when it loaded the arrays, but does not hand out the words of a byte string
+        (header_length,) = struct.unpack("<Q", content[:8])
+        metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__", {})
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
+        raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
+    if metadata.get("format") != format_name:
+        raise DamagedFileError(f"{path}: is not a file of the kind “{format_name}”")
+    claimed = metadata.pop("sha256", None)
+    if claimed != _digest_of_arrays(arrays, metadata):
+        raise DamagedFileError(f"{path}: is damaged: its content does not match its checksum")
+    return arrays, metadata
+
+
+def _digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+# --- manifest --------------------------------------------------------------------------------------------------------
+
+
+def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping[str, str]) -> Manifest:
+    """Make the folder of a new run, or fill an empty one.
+
+    Raises:
+        InputError: the folder is in use.
+        DiskError: the folder cannot be written.
+    """
+    existed = path.exists()
+    try:
+        if path.is_symlink() or (existed and not path.is_dir()):
+            raise InputError("out", str(path), "a folder")
+        if existed and any(path.iterdir()):
+            hint = f" (mac resume {path} continues the run in this one)" if (path / "manifest.json").exists() else ""
+            raise InputError("out", str(path), "an empty or new folder" + hint)
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise InputError("out", str(path), "a folder that can be written")
+    except OSError as fault:
+        raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    document = {
+        "format": RUN_FORMAT,
+        "experiment": experiment.to_json(),
+        "width": width,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": dict(versions),
+    }
+    document["sha256"] = _digest_of_document(document)
+    try:
+        write_whole(path / "manifest.json", json.dumps(document, indent=2).encode())
+    except DiskError:
+        if not existed:
+            path.rmdir()
+        raise
+    return read_manifest(path)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of the run in folder `path`.
+
+    Raises:
+        InputError: there is no run.
+        DamagedFileError: there is one, but its manifest is not what was written.
+    """
+    file = path / "manifest.json"
+    if not os.path.lexists(file):
+        raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
+    damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
+    try:
+        document = json.loads(read_whole(file, LARGEST_JSON))
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if not isinstance(document, dict) or document.get("format") != RUN_FORMAT:
+        raise damaged
+    digest = document.pop("sha256", None)
+    if digest != _digest_of_document(document):
+        raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
+    width, created, versions = (document.get(key) for key in ("width", "created", "versions"))
+    if not isinstance(width, int) or width < 1 or not isinstance(created, str) or not isinstance(versions, dict):
+        raise damaged
+    try:
+        experiment = experiment_from_json(document.get("experiment"))
+    except InputError as fault:
+        raise DamagedFileError(f"{file}: {fault}") from None
+    return Manifest(experiment, width, created, versions, digest)
+
+
+def _digest_of_document(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(path: Path, manifest: Manifest, episodes_done: int, arrays: Arrays) -> None:
+    """Write a generation and drop those beyond `GENERATIONS`. `episodes_done` counts over all trials."""
+    name = f"checkpoint-{episodes_done:012d}.safetensors"
+    write_arrays(path / name, arrays, {"format": CHECKPOINT_FORMAT, "run": manifest.digest})
+    with disk_faults(path, "remove an old checkpoint"):
+        for _, old in _checkpoints(path)[GENERATIONS:]:
+            old.unlink()
+
+
+class Checkpoint(NamedTuple):
+    """The newest generation that is whole, and the lines to show about newer ones that are not."""
+
+    arrays: Arrays | None  # None: no checkpoint was written yet
+    warnings: list[str]
+
+
+def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> Checkpoint:
+    """The newest whole checkpoint of a run.
+
+    Args:
+        path: the run folder.
+        manifest: its manifest.
+        set_aside: rename damaged ones out of the way; only for the process that holds the lock.
+
+    Raises:
+        DamagedFileError: there are checkpoints, and all are damaged.
+    """
+    warnings: list[str] = []
+    found = _checkpoints(path)
+    for _, file in found:
+        try:
+            arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT)
+            if metadata.get("run") != manifest.digest:
+                raise DamagedFileError(f"{file}: belongs to another run")
+            return Checkpoint(arrays, warnings)
+        except DamagedFileError as fault:
+            warnings.append(str(fault))
+            if set_aside:
+                with disk_faults(file, "set aside"):
+                    file.rename(file.with_name(file.name + ".damaged"))
+    if found:
+        raise DamagedFileError("; ".join(warnings) + "; no earlier checkpoint is left")
+    return Checkpoint(None, warnings)
+
+
+def _checkpoints(path: Path) -> list[tuple[int, Path]]:
+    """Checkpoint files, newest first."""
+    matches = ((_CHECKPOINT_NAME.fullmatch(file.name), file) for file in path.iterdir())
+    return sorted(((int(match[1]), file) for match, file in matches if match), reverse=True)
+
+
+# --- the lock --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Hold the run folder for writing. The operating system lets go when the process ends, however it ends.
+
+    Raises:
+        RunBusyError: names the process that holds it.
+    """
+    file = path / "lock"
+    with disk_faults(file, "open the lock"):
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+            raise RunBusyError(f"{path}: is being written by {holder}") from None
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with disk_faults(file, "write the lock"):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {started}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

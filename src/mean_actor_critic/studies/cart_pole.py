@@ -1,0 +1,41 @@
+"""The paper's Cart Pole study: five algorithms, 100 trials each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.presets import SEARCH_SEEDS, settings_for
+from mean_actor_critic.progress import Watch
+from mean_actor_critic.run import Run
+from mean_actor_critic.training.loop import resume, train
+
+ENVIRONMENT = "CartPole-v0"
+
+
+def reproduce(
+    folder: Path,
+    trials: int,
+    episodes: int,
+    seed: int,
+    watch: Watch,
+) -> Iterator[tuple[Run, bool]]:
+    """Yield each algorithm's run in the paper's order, and whether it was already there. Interrupted ones go on."""
+    if seed in SEARCH_SEEDS:
+        raise InputError("seed", seed, f"one below {SEARCH_SEEDS.start}: the settings were searched with the others")
+    environment = find_environment(ENVIRONMENT)
+    for algorithm in ALGORITHMS:
+        path = folder / algorithm
+        asked = make_experiment(ENVIRONMENT, algorithm, trials, episodes, seed, settings_for(environment, algorithm))
+        there = Run.load(path) if (path / "manifest.json").exists() else None
+        if there is None or there.experiment != asked:
+            show = watch(algorithm)
+            yield (
+                train(ENVIRONMENT, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, on_progress=show),
+                False,
+            )
+        elif there.finished:
+            yield there, True
+        else:
+            yield resume(path, on_progress=watch(algorithm)), False

@@ -1,0 +1,1 @@
+"""Training loops: they advance a study segment by segment."""

@@ -1,0 +1,194 @@
+"""The compiled engine: environment, policy and learner of many trials in one program.
+
+Trials are lanes. `width` lanes form a group, which one device runs; a block is a group for every device, dispatched
+together, but no device waits for a word from another. A lane's bits depend on the width (XLA picks its loops by it) and
+not on neighbours, devices or blocks. So the width is chosen once and recorded; the last group is padded with copies.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int
+
+from mean_actor_critic.environments.catalogue import EnvironmentSpec
+from mean_actor_critic.experiment import Hyper, Setup
+from mean_actor_critic.learners import episodic
+from mean_actor_critic.networks import Network, inverse_cdf
+from mean_actor_critic.types import EpisodeMetrics, LearnerState, Trajectory
+
+SEGMENT_CAPACITY = 64  # episodes that one call can report on; how many it plays is an argument
+WIDEST = 64  # lanes on a device beyond which more of them no longer pay
+CACHE_BYTES = 2**20  # of a core, for the activations of all its lanes: measured, about half of a second-level cache
+
+_LANES = PartitionSpec("lane")
+_SAME = PartitionSpec()
+
+
+class Segment(NamedTuple):
+    """What one call of the compiled program did: the new states, and metrics [lane, SEGMENT_CAPACITY]."""
+
+    state: LearnerState
+    metrics: EpisodeMetrics
+
+
+def choose_width(setup: Setup, trials: int, devices: int) -> int:
+    """Lanes per device for a study: as few blocks as the cache allows, evenly filled."""
+    activations = 2 * 4 * setup.batch_size * max(setup.hidden, default=1)  # bytes: forward and backward, float32
+    widest = min(WIDEST, max(8, CACHE_BYTES // activations)) if setup.has_critic else WIDEST
+    per_device = -(-trials // devices)
+    blocks = -(-per_device // widest)
+    return -(-per_device // blocks)
+
+
+def device_count() -> int:
+    """Devices that lanes can be spread over."""
+    return len(jax.devices())
+
+
+def trial_key(seed: Int[Array, ""], trial: Int[Array, ""]) -> Array:
+    """The root of all randomness of a trial: by its number, never by its place in a batch."""
+    return jax.random.fold_in(jax.random.key(seed), trial)
+
+
+def lane_mesh(devices: int) -> Mesh:
+    """The first `devices` devices, along one axis of lanes."""
+    return jax.make_mesh(
+        (devices,), ("lane",), devices=jax.devices()[:devices], axis_types=(jax.sharding.AxisType.Auto,)
+    )
+
+
+@functools.cache
+def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[..., LearnerState]:
+    """Compiled `(seed [], trial [lane]) -> LearnerState [lane]`: trials before their first episode."""
+
+    def initial(seed: Array, trial: Array) -> LearnerState:
+        weights_key = jax.random.fold_in(trial_key(seed, trial), 2**32 - 1)  # a number that no episode has
+        return episodic.initial_state(setup, observation_size, actions, weights_key)
+
+    return jax.jit(jax.vmap(initial, in_axes=(None, 0)))
+
+
+def segment_program(setup: Setup, environment: EnvironmentSpec, mesh: Mesh) -> Callable[..., Segment]:
+    """Compiled `(seed [], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
+
+    Plays so many more `episodes`, at most SEGMENT_CAPACITY, of every lane on a device. The states given are consumed.
+    """
+    advance = functools.partial(_advance, setup, environment)
+    sharded = jax.shard_map(
+        advance, mesh=mesh, in_specs=(_SAME, _LANES, _LANES, _LANES, _LANES), out_specs=_LANES, check_vma=False
+    )
+    return jax.jit(sharded, donate_argnums=3)
+
+
+def _advance(
+    setup: Setup,
+    environment: EnvironmentSpec,
+    seed: Int[Array, ""],
+    trial: Int[Array, " lane"],
+    hyper: Hyper,
+    state: LearnerState,
+    episodes: Int[Array, "1"],
+) -> Segment:
+    lanes = trial.shape[0]
+    metrics = EpisodeMetrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
+    play = functools.partial(rollout, setup, environment)
+    learn = jax.vmap(functools.partial(episodic.update, setup))
+
+    def keys_of(trial: Array, episode: Array) -> Array:
+        return jax.random.split(jax.random.fold_in(trial_key(seed, trial), episode), 3)
+
+    def episode(number: Array, carry: tuple[LearnerState, EpisodeMetrics]) -> tuple[LearnerState, EpisodeMetrics]:
+        state, metrics = carry
+        keys = jax.vmap(keys_of)(trial, state.episode)
+        environment_key, action_key, update_key = keys[:, 0], keys[:, 1], keys[:, 2]
+        trajectory = play(state.policy, environment_key, action_key)
+        state, new = learn(hyper, state, trajectory, update_key)
+        return state, jax.tree.map(lambda all_, one: all_.at[number].set(one), metrics, new)
+
+    state, metrics = jax.lax.fori_loop(0, episodes[0], episode, (state, metrics))
+    return Segment(state, jax.tree.map(jnp.transpose, metrics))
+
+
+class _Step(NamedTuple):
+    """The moving part of a rollout."""
+
+    time: Int[Array, ""]
+    state: Any  # of every lane's environment
+    observation: Float[Array, "lane observation"]
+    alive: Bool[Array, " lane"]
+    record: Trajectory  # time first, then lane
+
+
+def rollout(
+    setup: Setup,
+    environment: EnvironmentSpec,
+    policy: Network,
+    environment_key: Array,
+    action_key: Array,
+    greedy: bool = False,
+) -> Trajectory:
+    """One episode in every lane [lane, time, …]; ends when the last lane has ended.
+
+    Actions are sampled, or with `greedy` the most probable ones.
+
+    Not a vmapped loop over one lane: vmap would copy every lane's whole record at every step to mask the finished ones.
+    """
+    limit = setup.max_episode_steps
+    lanes = environment_key.shape[0]
+    world = environment.build()
+    act = jax.vmap(functools.partial(episodic.action_probabilities, setup))
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, (limit,)))(action_key).T  # [time, lane]
+    keys = jax.vmap(lambda key: jax.random.split(key, 3))(environment_key)
+    initial_key, first_key, step_key = keys[:, 0], keys[:, 1], keys[:, 2]
+
+    def observe(state: Any, key: Array) -> Array:
+        return jnp.asarray(world.observation(state, key), jnp.float32)
+
+    def interact(state: Any, action: Array, key: Array) -> tuple[Any, Array, Array, Array]:
+        transition_key, observation_key, reward_key, terminal_key = jax.random.split(key, 4)
+        next_state = world.transition(state, action, transition_key)
+        return (
+            next_state,
+            observe(next_state, observation_key),
+            jnp.asarray(world.reward(state, action, next_state, reward_key), jnp.float32),
+            jnp.asarray(world.terminal(next_state, terminal_key), bool),
+        )
+
+    def keep(alive: Array, new: Array, old: Array) -> Array:
+        return jnp.where(alive.reshape(alive.shape + (1,) * (new.ndim - 1)), new, old)
+
+    def step(now: _Step) -> _Step:
+        probabilities = act(policy, now.observation)
+        chosen = jnp.argmax(probabilities, -1) if greedy else inverse_cdf(probabilities, uniform[now.time])
+        action = chosen.astype(jnp.int32)
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
+        state, observation, reward, terminated = jax.vmap(interact)(now.state, action, keys)
+        # an ended lane stands still, so that whatever its environment does past the end cannot reach the record
+        state = jax.tree.map(functools.partial(keep, now.alive), state, now.state)
+        observation = keep(now.alive, observation, now.observation)
+        terminated &= now.alive
+        record = Trajectory(
+            observation=now.record.observation.at[now.time + 1].set(observation),
+            action=now.record.action.at[now.time].set(action),
+            reward=now.record.reward.at[now.time].set(jnp.where(now.alive, reward, 0.0)),
+            terminated=now.record.terminated.at[now.time].set(terminated),
+            valid=now.record.valid.at[now.time].set(now.alive),
+        )
+        return _Step(now.time + 1, state, observation, now.alive & ~terminated, record)
+
+    state = jax.vmap(world.initial)(initial_key)
+    observation = jax.vmap(observe)(state, first_key)
+    blank = Trajectory(
+        observation=jnp.zeros((limit + 1, *observation.shape)).at[0].set(observation),
+        action=jnp.zeros((limit, lanes), jnp.int32),
+        reward=jnp.zeros((limit, lanes)),
+        terminated=jnp.zeros((limit, lanes), bool),
+        valid=jnp.zeros((limit, lanes), bool),
+    )
+    start = _Step(jnp.int32(0), state, observation, jnp.ones(lanes, bool), blank)
+    end = jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), end.record)

@@ -1,0 +1,49 @@
+"""How JAX is set up for training: one device per core, and a compilation cache that outlives the process."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from mean_actor_critic._version import __version__
+
+
+@functools.cache
+def prepare() -> None:
+    """Spread the CPU over one device per core and keep compiled programs on disk, unless the user decided otherwise."""
+    config: Any = jax.config  # its options are attributes that no type describes
+    cores = len(os.sched_getaffinity(0))
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            if config.jax_num_cpu_devices < 1:
+                config.update("jax_num_cpu_devices", cores)
+        except RuntimeError:
+            pass  # JAX is already running in this process: its devices are taken as they are
+    if config.jax_compilation_cache_dir is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = Path(home) / "mean_actor_critic" / "jax"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return  # a read-only home costs a few seconds of compilation, no more
+        config.update("jax_compilation_cache_dir", str(cache))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def versions() -> dict[str, str]:
+    """All that the bits of a result depend on, besides the experiment and the compiled width."""
+    prepare()
+    return {
+        "mean_actor_critic": __version__,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+        "numpy": np.__version__,
+        "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,145 @@
+"""Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
+
+import concurrent.futures
+import datetime
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gymnasium.experimental.functional import FuncEnv
+
+from mean_actor_critic import store
+from mean_actor_critic.environments.catalogue import COMPILED, EnvironmentSpec, describe, find_environment
+from mean_actor_critic.errors import InputError, Interrupted
+from mean_actor_critic.experiment import make_experiment
+from mean_actor_critic.presets import settings_for
+from mean_actor_critic.progress import Show
+from mean_actor_critic.run import Run
+from mean_actor_critic.training import compiled, devices, signals
+from mean_actor_critic.training.study import Study
+
+CHECKPOINT_SECONDS = 30.0  # what a kill -9 or a power cut can cost
+
+FunctionalEnvironment = FuncEnv[Any, Any, Any, Any, Any, Any, Any]
+
+
+def train(
+    environment: str | FunctionalEnvironment,
+    algorithm: str = "mac",
+    *,
+    trials: int = 1,
+    episodes: int = 200,
+    seed: int = 0,
+    out: str | Path | None = None,
+    on_progress: Show | None = None,
+    on_start: Callable[[store.Manifest, Path], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """Train `trials` independent agents and keep everything in a run folder.
+
+    Args:
+        environment: a Gymnasium id such as "CartPole-v0", or a functional Gymnasium environment (then
+            `max_episode_steps` must be given).
+        algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce" or "reinforce".
+        trials: how many.
+        episodes: of each trial.
+        seed: trial i is a pure function of (seed, i, settings).
+        out: the run folder, new or empty; by default one below `runs/`.
+        on_progress: called after every segment.
+        on_start: called once with the manifest and folder, before training begins.
+        **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
+            A number may be given for each trial, as a list.
+
+    Raises:
+        InputError: something cannot be used; nothing was written.
+        DiskError: the disk refused; what was written before is whole.
+        Interrupted: a signal came; a checkpoint was written.
+    """
+    if isinstance(environment, str):
+        spec = find_environment(environment)
+        defaults = settings_for(spec, algorithm)
+    else:
+        if "max_episode_steps" not in settings:
+            raise InputError("max_episode_steps", None, "a whole number, for an environment that is not known by name")
+        spec = describe(type(environment).__name__, environment, settings["max_episode_steps"])
+        if spec.name in COMPILED:
+            raise InputError("environment", spec.name, "a class whose name is not that of a known environment")
+        defaults = {}
+    experiment = make_experiment(spec.name, algorithm, trials, episodes, seed, {**defaults, **settings})
+    versions = devices.versions()
+    width = compiled.choose_width(experiment.setup, trials, compiled.device_count())
+    path = Path(out) if out is not None else _free_folder(f"{spec.name}-{algorithm}-seed{seed}")
+    manifest = store.create_run(path, experiment, width, versions)
+    return _carry_on(path, manifest, spec, on_progress, on_start)
+
+
+def resume(
+    path: str | Path,
+    environment: FunctionalEnvironment | None = None,
+    *,
+    on_progress: Show | None = None,
+    on_start: Callable[[store.Manifest, Path], None] | None = None,
+) -> Run:
+    """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
+
+    Args:
+        path: the run folder.
+        environment: the functional environment the run was started with, if it was not known by name.
+        on_progress: called after every segment.
+        on_start: called once with the manifest and folder, before training goes on.
+    """
+    folder = Path(path)
+    manifest = store.read_manifest(folder)
+    setup = manifest.experiment.setup
+    if environment is None:
+        spec = find_environment(setup.environment)
+    else:
+        spec = describe(type(environment).__name__, environment, setup.max_episode_steps)
+        if spec.name != setup.environment:
+            raise InputError("environment", spec.name, f"the one that the run was started with, {setup.environment}")
+    devices.prepare()
+    return _carry_on(folder, manifest, spec, on_progress, on_start)
+
+
+def _carry_on(
+    path: Path,
+    manifest: store.Manifest,
+    environment: EnvironmentSpec,
+    on_progress: Show | None,
+    on_start: Callable[[store.Manifest, Path], None] | None,
+) -> Run:
+    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
+    with store.sole_writer(path), signals.listening() as listener:
+        if on_start:
+            on_start(manifest, path)
+        checkpoint = store.read_checkpoint(path, manifest, set_aside=True)
+        study = worker.submit(Study, manifest.experiment, environment, manifest.width, checkpoint.arrays).result()
+        saved = time.monotonic()
+        unsaved = False
+        while not study.finished:
+            # in a thread of its own, because Python hears signals only while the main thread is not inside JAX
+            segment = worker.submit(study.advance)
+            while not segment.done():
+                concurrent.futures.wait([segment], timeout=0.2)
+                if listener.received is not None and not unsaved:  # perhaps compiling: nothing to wait for
+                    worker.shutdown(wait=False)
+                    raise Interrupted(listener.received, str(path))
+            progress = segment.result()
+            if on_progress:
+                on_progress(progress)
+            unsaved = True
+            if study.finished or listener.received is not None or time.monotonic() - saved >= CHECKPOINT_SECONDS:
+                store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
+                saved, unsaved = time.monotonic(), False
+            if listener.received is not None and not study.finished:
+                raise Interrupted(listener.received, str(path))
+        worker.shutdown()
+        return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
+
+
+def _free_folder(name: str) -> Path:
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    base = Path("runs") / f"{name}-{stamp}"
+    candidates = [base, *(base.with_name(f"{base.name}-{i}") for i in range(2, 100))]
+    return next((path for path in candidates if not path.exists()), base)
