@@ -63,10 +63,12 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
     )
+    _add_checkpoint_seconds(train)
     _add_quiet(train)
 
     resume = command("resume", _resume, "Continue an interrupted run to its end.")
     resume.add_argument("path", metavar="RUN", help="a run folder")
+    _add_checkpoint_seconds(resume)
     _add_quiet(resume)
 
     runs = command("runs", _runs, "List runs.")
@@ -91,6 +93,11 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--out", metavar="DIR", default="runs/cart-pole", help="(default: runs/cart-pole)")
     _add_quiet(reproduce)
     return parser
+
+
+def _add_checkpoint_seconds(parser: argparse.ArgumentParser) -> None:
+    text = "time between checkpoints, which is what a kill -9 can cost (default: 30)"
+    parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=30.0, help=text)
 
 
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -135,6 +142,7 @@ def _train(options: argparse.Namespace) -> None:
             episodes=options.episodes,
             seed=options.seed,
             out=options.out,
+            checkpoint_seconds=options.checkpoint_seconds,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=lambda _, path: None if options.quiet else print(f"run folder: {path}", file=sys.stderr),
             **settings,
@@ -158,7 +166,8 @@ def _resume(options: argparse.Namespace) -> None:
         if changed:
             print(f"mac: warning: the low bits of the results may change with {', '.join(changed)}", file=sys.stderr)
         with progress_display(options.quiet) as watch:
-            run = resume(options.path, on_progress=watch(str(options.path)))
+            show = watch(str(options.path))
+            run = resume(options.path, checkpoint_seconds=options.checkpoint_seconds, on_progress=show)
     _show_run(run, options.quiet)
 
 
@@ -253,6 +262,7 @@ def _show_run(run: "Run", quiet: bool) -> None:
 
         _console().print(run_table(run))
         _show_divergence(run)
+        print(f"{run.path}: results {run.digest[:16]}")
 
 
 def _show_divergence(run: "Run") -> None:

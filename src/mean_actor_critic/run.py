@@ -60,6 +60,11 @@ class Run:
         return bool(np.all(self.episodes_done == self.experiment.episodes))
 
     @property
+    def digest(self) -> str:
+        """SHA-256 of everything learned: curves, weights, optimiser states, replay. Equal digests are equal bits."""
+        return store.digest_of_arrays(self._arrays or {}, {})
+
+    @property
     def status(self) -> list[str]:
         """One for each trial: `finished`, `episode N` or `diverged at episode N`."""
         return [

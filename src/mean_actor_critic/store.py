@@ -103,7 +103,7 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
 def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and words as one self-checking safetensors file."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    words = {**metadata, "sha256": _digest_of_arrays(contiguous, metadata)}
+    words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
     write_whole(path, safetensors.numpy.save(contiguous, words))
 
 
@@ -124,12 +124,13 @@ def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
     if metadata.get("format") != format_name:
         raise DamagedFileError(f"{path}: is not a file of the kind “{format_name}”")
     claimed = metadata.pop("sha256", None)
-    if claimed != _digest_of_arrays(arrays, metadata):
+    if claimed != digest_of_arrays(arrays, metadata):
         raise DamagedFileError(f"{path}: is damaged: its content does not match its checksum")
     return arrays, metadata
 
 
-def _digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
+def digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and contents."""
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]

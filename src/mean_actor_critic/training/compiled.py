@@ -1,8 +1,9 @@
 """The compiled engine: environment, policy and learner of many trials in one program.
 
 Trials are lanes. `width` lanes form a group, which one device runs; a block is a group for every device, dispatched
-together, but no device waits for a word from another. A lane's bits depend on the width (XLA picks its loops by it) and
-not on neighbours, devices or blocks. So the width is chosen once and recorded; the last group is padded with copies.
+together, but no device waits for a word from another. A lane's low bits depend on the width and the number of devices
+(XLA picks its loops by them), not on neighbours or blocks. So the width is chosen once and recorded, the number of
+devices is recorded, and the last group is padded with copies.
 """
 
 import functools
@@ -54,6 +55,7 @@ def trial_key(seed: Int[Array, ""], trial: Int[Array, ""]) -> Array:
     return jax.random.fold_in(jax.random.key(seed), trial)
 
 
+@functools.cache
 def lane_mesh(devices: int) -> Mesh:
     """The first `devices` devices, along one axis of lanes."""
     return jax.make_mesh(
@@ -72,6 +74,7 @@ def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[.
     return jax.jit(jax.vmap(initial, in_axes=(None, 0)))
 
 
+@functools.cache
 def segment_program(setup: Setup, environment: EnvironmentSpec, mesh: Mesh) -> Callable[..., Segment]:
     """Compiled `(seed [], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
 

@@ -45,5 +45,6 @@ def versions() -> dict[str, str]:
         "jaxlib": importlib.metadata.version("jaxlib"),
         "numpy": np.__version__,
         "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "devices": str(jax.device_count()),
         "machine": platform.machine(),
     }

@@ -19,7 +19,7 @@ from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices, signals
 from mean_actor_critic.training.study import Study
 
-CHECKPOINT_SECONDS = 30.0  # what a kill -9 or a power cut can cost
+CHECKPOINT_SECONDS = 30.0
 
 FunctionalEnvironment = FuncEnv[Any, Any, Any, Any, Any, Any, Any]
 
@@ -32,6 +32,7 @@ def train(
     episodes: int = 200,
     seed: int = 0,
     out: str | Path | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
     on_start: Callable[[store.Manifest, Path], None] | None = None,
     **settings: Any,
@@ -46,6 +47,7 @@ def train(
         episodes: of each trial.
         seed: trial i is a pure function of (seed, i, settings).
         out: the run folder, new or empty; by default one below `runs/`.
+        checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
         on_progress: called after every segment.
         on_start: called once with the manifest and folder, before training begins.
         **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
@@ -71,13 +73,14 @@ def train(
     width = compiled.choose_width(experiment.setup, trials, compiled.device_count())
     path = Path(out) if out is not None else _free_folder(f"{spec.name}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, width, versions)
-    return _carry_on(path, manifest, spec, on_progress, on_start)
+    return _carry_on(path, manifest, spec, checkpoint_seconds, on_progress, on_start)
 
 
 def resume(
     path: str | Path,
     environment: FunctionalEnvironment | None = None,
     *,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
     on_start: Callable[[store.Manifest, Path], None] | None = None,
 ) -> Run:
@@ -86,6 +89,7 @@ def resume(
     Args:
         path: the run folder.
         environment: the functional environment the run was started with, if it was not known by name.
+        checkpoint_seconds: time between checkpoints.
         on_progress: called after every segment.
         on_start: called once with the manifest and folder, before training goes on.
     """
@@ -99,13 +103,14 @@ def resume(
         if spec.name != setup.environment:
             raise InputError("environment", spec.name, f"the one that the run was started with, {setup.environment}")
     devices.prepare()
-    return _carry_on(folder, manifest, spec, on_progress, on_start)
+    return _carry_on(folder, manifest, spec, checkpoint_seconds, on_progress, on_start)
 
 
 def _carry_on(
     path: Path,
     manifest: store.Manifest,
     environment: EnvironmentSpec,
+    checkpoint_seconds: float,
     on_progress: Show | None,
     on_start: Callable[[store.Manifest, Path], None] | None,
 ) -> Run:
@@ -129,7 +134,7 @@ def _carry_on(
             if on_progress:
                 on_progress(progress)
             unsaved = True
-            if study.finished or listener.received is not None or time.monotonic() - saved >= CHECKPOINT_SECONDS:
+            if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
                 store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
                 saved, unsaved = time.monotonic(), False
             if listener.received is not None and not study.finished:

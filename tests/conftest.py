@@ -1,0 +1,10 @@
+"""Options and set-up shared by all tests."""
+
+import os
+
+# before anything imports JAX: tests show what users get, two devices on a machine of two cores
+os.environ.setdefault("NO_COLOR", "1")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--n", type=int, default=3, help="how many times the kill -9 test kills a run")
