@@ -9,7 +9,7 @@ import numpy as np
 
 from mean_actor_critic import store
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.experiment import Experiment, experiment_from_json
+from mean_actor_critic.experiment import SEEDS, Experiment, experiment_from_json, require_whole
 from mean_actor_critic.networks import Layer, Network, inverse_cdf, mlp, softmax
 
 AGENT_FORMAT = "mean_actor_critic agent 1"
@@ -36,6 +36,7 @@ class Agent:
 
     def seed(self, seed: int) -> None:
         """Start the draws of sampled actions anew."""
+        require_whole("seed", seed, *SEEDS)
         self._random = np.random.default_rng(seed)
 
     def action_probabilities(self, observation: Any) -> np.ndarray[Any, Any]:
@@ -91,9 +92,12 @@ class Agent:
         try:
             experiment = experiment_from_json(json.loads(words["experiment"]))
             trial = int(words["trial"])
-            return cls(experiment, trial, *networks_from_arrays(experiment, arrays), seed=seed)
+            if not 0 <= trial < experiment.trials:
+                raise ValueError(f"there is no trial {trial}")
+            policy, critic = networks_from_arrays(experiment, arrays)
         except (KeyError, ValueError, RecursionError, InputError) as fault:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
+        return cls(experiment, trial, policy, critic, seed=seed)
 
 
 def networks_from_arrays(experiment: Experiment, arrays: store.Arrays) -> tuple[Network, Network]:
@@ -109,7 +113,9 @@ def networks_from_arrays(experiment: Experiment, arrays: store.Arrays) -> tuple[
     for part in ("policy", "critic") if experiment.setup.has_critic else ("policy",):
         layers = len(experiment.setup.hidden) + 1
         network = tuple(Layer(arrays[f"{part}/{i}/weight"], arrays[f"{part}/{i}/bias"]) for i in range(layers))
-        widths = [layer.weight.shape[1] if layer.weight.ndim == 2 else None for layer in network]
+        if any(layer.weight.ndim != 2 or 0 in layer.weight.shape for layer in network):
+            raise ValueError(f"the {part}'s layers are not matrices")
+        widths = [layer.weight.shape[1] for layer in network]
         inputs = [network[0].weight.shape[0], *widths[:-1]]
         fits = widths[:-1] == list(experiment.setup.hidden) and all(
             layer.weight.shape == (size, width) and layer.bias.shape == (width,)
@@ -118,6 +124,9 @@ def networks_from_arrays(experiment: Experiment, arrays: store.Arrays) -> tuple[
         if not fits:
             raise ValueError(f"the {part}'s layers do not fit together")
         networks[part] = network
+    ends = {(network[0].weight.shape[0], network[-1].weight.shape[1]) for network in networks.values()}
+    if len(ends) != 1:
+        raise ValueError("policy and critic do not fit together")
     if len(arrays) != sum(2 * len(network) for network in networks.values()):
         raise ValueError("unexpected arrays")
     return networks["policy"], networks.get("critic", ())

@@ -175,7 +175,7 @@ def _runs(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports.tables import runs_table
 
     folder = Path(options.folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError("DIR", options.folder, "a folder")
     table, count = runs_table(folder)
     if count:
@@ -241,11 +241,11 @@ def _load_player(path: str, trial: int | None) -> "Run | Agent":
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.run import Run
 
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         run = Run.load(path)
         _warn(run)
         return run if trial is None else run.agent(trial)
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise InputError("RUN|AGENT", path, "a run folder or an agent's .safetensors file")
     if trial is not None:
         raise InputError("--trial", trial, "nothing with an agent, which is one trial")
@@ -282,7 +282,8 @@ def _console() -> "Console":
     from rich.console import Console
 
     # a pipe has no width: give tables the room they need
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    width = None if sys.stdout.isatty() else 140
+    return Console(width=width, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 if __name__ == "__main__":

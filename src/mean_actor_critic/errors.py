@@ -6,6 +6,9 @@ class MacError(Exception):
 
     exit_code = 2
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
 
 class InputError(MacError):
     """A setting, name or count that cannot be used: names the field, the value and what is allowed."""
@@ -24,6 +27,12 @@ class RunBusyError(MacError):
 
 class DiskError(MacError):
     """The disk refused: full, read-only, or failing."""
+
+    exit_code = 1
+
+
+class OutOfMemoryError(MacError):
+    """The machine has less memory than the run needs."""
 
     exit_code = 1
 

@@ -36,6 +36,7 @@ ALGORITHMS = {
 OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
 TRIALS = (1, 100_000)
 EPISODES = (1, 10_000_000)
+EPISODES_IN_ALL = 10**8  # 800 MB of curves
 SEEDS = (0, 2**31 - 1)
 
 
@@ -200,6 +201,12 @@ def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
     return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
 
 
+def require_whole(field: str, value: object, low: int, high: int) -> None:
+    """Raise an InputError unless `value` is a whole number from `low` to `high`."""
+    if not _is_whole(value, low, high):
+        raise InputError(field, value, f"a whole number from {low} to {high}")
+
+
 def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
     """Settings from `name=value` words, as the command line gives them."""
     settings: dict[str, Any] = {}
@@ -230,15 +237,13 @@ def make_experiment(
     Raises:
         InputError: names the first field that cannot be used, its value and what is allowed.
     """
-    if algorithm not in ALGORITHMS:
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
-    for field, value, (low, high) in (
-        ("trials", trials, TRIALS),
-        ("episodes", episodes, EPISODES),
-        ("seed", seed, SEEDS),
-    ):
-        if not _is_whole(value, low, high):
-            raise InputError(field, value, f"a whole number from {low} to {high}")
+    require_whole("trials", trials, *TRIALS)
+    require_whole("episodes", episodes, *EPISODES)
+    require_whole("seed", seed, *SEEDS)
+    if trials * episodes > EPISODES_IN_ALL:
+        raise InputError("trials × episodes", trials * episodes, f"up to {EPISODES_IN_ALL} in one run")
     applicable = applicable_settings(algorithm)
     checked: dict[str, Any] = {}
     for name, given in settings.items():
@@ -254,7 +259,7 @@ def make_experiment(
 def _checked(name: str, given: Any, trials: int) -> Any:
     value = tuple(given) if isinstance(given, list | np.ndarray) else given
     if name in _HYPER_NAMES and isinstance(value, tuple):
-        value = tuple(float(v) if isinstance(v, np.number | int) and not isinstance(v, bool) else v for v in value)
+        value = tuple(float(v) if isinstance(v, np.number) else v for v in value)
     elif isinstance(value, np.integer):
         value = int(value)
     elif isinstance(value, np.floating):

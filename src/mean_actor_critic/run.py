@@ -8,7 +8,7 @@ import numpy as np
 from mean_actor_critic import store
 from mean_actor_critic.agent import Agent, networks_from_arrays
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.experiment import Experiment
+from mean_actor_critic.experiment import Experiment, require_whole
 
 STATE = "state/"  # prefix of the learner state's arrays in a checkpoint; the rest are curves
 
@@ -76,15 +76,17 @@ class Run:
 
     def agent(self, trial: int = 0) -> Agent:
         """The agent of one trial as it is at the last checkpoint."""
-        if not 0 <= trial < self.experiment.trials:
-            raise InputError("trial", trial, f"a whole number from 0 to {self.experiment.trials - 1}")
+        require_whole("trial", trial, 0, self.experiment.trials - 1)
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
-        parts = {
-            name.removeprefix(STATE): array[trial]
+        networks = {
+            name.removeprefix(STATE): array
             for name, array in self._arrays.items()
             if name.startswith((STATE + "policy/", STATE + "critic/"))
         }
+        if any(array.shape[:1] != (self.experiment.trials,) for array in networks.values()):
+            raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: networks of other trials")
+        parts = {name: array[trial] for name, array in networks.items()}
         try:
             policy, critic = networks_from_arrays(self.experiment, parts)
         except (KeyError, ValueError) as fault:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import socket
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,6 +66,7 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with disk_faults(path, "write"):
         try:
+            temporary.unlink(missing_ok=True)  # of a killed process that had our number
             with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
@@ -87,6 +89,9 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
     except OSError as fault:
         reason = "is a symbolic link" if path.is_symlink() else (fault.strerror or str(fault))
         raise DamagedFileError(f"{path}: cannot be read: {reason}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedFileError(f"{path}: cannot be read: is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         try:
             content = file.read() if largest is None else file.read(largest + 1)
@@ -118,7 +123,7 @@ def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
         arrays = safetensors.numpy.load(content)
         # the library checked the header when it loaded the arrays, but does not hand out the words of a byte string
         (header_length,) = struct.unpack("<Q", content[:8])
-        metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__", {})
+        metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__") or {}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
     if metadata.get("format") != format_name:
@@ -149,8 +154,8 @@ def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping
         InputError: the folder is in use.
         DiskError: the folder cannot be written.
     """
-    existed = path.exists()
     try:
+        existed = path.exists()
         if path.is_symlink() or (existed and not path.is_dir()):
             raise InputError("out", str(path), "a folder")
         if existed and any(path.iterdir()):
@@ -198,13 +203,19 @@ def read_manifest(path: Path) -> Manifest:
     digest = document.pop("sha256", None)
     if digest != _digest_of_document(document):
         raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
-    width, created, versions = (document.get(key) for key in ("width", "created", "versions"))
-    if not isinstance(width, int) or width < 1 or not isinstance(created, str) or not isinstance(versions, dict):
+    if set(document) != {"format", "experiment", "width", "created", "versions"}:
+        raise damaged
+    width, created, versions = (document[key] for key in ("width", "created", "versions"))
+    if not isinstance(created, str) or not isinstance(versions, dict):
+        raise damaged
+    if not all(isinstance(version, str) for version in versions.values()):
         raise damaged
     try:
         experiment = experiment_from_json(document.get("experiment"))
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
+    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
+        raise damaged
     return Manifest(experiment, width, created, versions, digest)
 
 
@@ -237,27 +248,31 @@ def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> 
     Args:
         path: the run folder.
         manifest: its manifest.
-        set_aside: rename damaged ones out of the way; only for the process that holds the lock.
+        set_aside: rename damaged newer ones out of the way; only for the process that holds the lock.
 
     Raises:
         DamagedFileError: there are checkpoints, and all are damaged.
     """
-    warnings: list[str] = []
-    found = _checkpoints(path)
-    for _, file in found:
+    damaged: dict[Path, str] = {}
+    seen: set[Path] = set()
+    # list anew after each failure: while we read, a writer may replace what was listed
+    while file := next((file for _, file in _checkpoints(path) if file not in seen), None):
+        seen.add(file)
         try:
             arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT)
             if metadata.get("run") != manifest.digest:
                 raise DamagedFileError(f"{file}: belongs to another run")
-            return Checkpoint(arrays, warnings)
         except DamagedFileError as fault:
-            warnings.append(str(fault))
-            if set_aside:
-                with disk_faults(file, "set aside"):
-                    file.rename(file.with_name(file.name + ".damaged"))
-    if found:
-        raise DamagedFileError("; ".join(warnings) + "; no earlier checkpoint is left")
-    return Checkpoint(None, warnings)
+            if os.path.lexists(file):
+                damaged[file] = str(fault)
+            continue
+        for bad in damaged if set_aside else ():
+            with disk_faults(bad, "set aside"):
+                bad.rename(bad.with_name(bad.name + ".damaged"))
+        return Checkpoint(arrays, list(damaged.values()))
+    if damaged:
+        raise DamagedFileError("; ".join(damaged.values()) + "; no earlier checkpoint is left")
+    return Checkpoint(None, [])
 
 
 def _checkpoints(path: Path) -> list[tuple[int, Path]]:
@@ -288,6 +303,8 @@ def sole_writer(path: Path) -> Iterator[None]:
         started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         with disk_faults(file, "write the lock"):
             os.ftruncate(descriptor, 0)
+            for leftover in path.glob(".*.tmp"):  # of a writer that was killed
+                leftover.unlink()
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {started}\n".encode(), 0)
         yield
     finally:

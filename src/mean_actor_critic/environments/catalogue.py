@@ -1,5 +1,6 @@
 """Which environments can be had by name, and what they look like from outside. Imports no JAX until one is built."""
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +46,9 @@ def find_environment(name: str) -> EnvironmentSpec:
     if name not in gymnasium.registry:
         raise unknown_name("environment", name, COMPILED)
     try:
-        environment = gymnasium.make(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a newer version does not matter to a refusal
+            environment = gymnasium.make(name)
     except Exception as fault:  # an environment's own code may raise anything
         raise InputError("environment", name, f"one that can be made; this one raised {_one_line(fault)}") from None
     space = environment.action_space

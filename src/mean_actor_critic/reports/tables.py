@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from mean_actor_critic.errors import MacError
@@ -26,7 +27,7 @@ def summary_cells(summary: Summary) -> list[str]:
 
 def plain_table(title: str, columns: Sequence[str], left: int = 1) -> Table:
     """An empty table: the first `left` columns to the left, numbers to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
     return table
@@ -64,11 +65,11 @@ def runs_table(folder: Path) -> tuple[Table, int]:
     )
     found = sorted({file.parent for file in folder.rglob("manifest.json")})
     for path in found:
-        name = str(path.relative_to(folder))
+        name = escape(str(path.relative_to(folder)))
         try:
             run = Run.load(path)
         except MacError as fault:
-            table.add_row(name, "", "", f"damaged: {fault}", "", "", "", "")
+            table.add_row(name, "", "", escape(f"damaged: {fault}"), "", "", "", "")
             continue
         done = int(run.episodes_done.min())
         mean = f"{np.mean(run.returns[:, max(0, done - LAST) : done]):.1f}" if done else "–"

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, describe, find_environment
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import Setup
+from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.networks import Network
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices
@@ -35,8 +35,8 @@ def evaluate(
         seed: of the episodes; they are never those of training.
         environment: the functional environment, if it is not known by name.
     """
-    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-        raise InputError("episodes", episodes, "a whole number from 1")
+    require_whole("episodes", episodes, *EPISODES)
+    require_whole("seed", seed, *SEEDS)
     experiment = player.experiment
     if environment is None:
         spec = find_environment(experiment.setup.environment)

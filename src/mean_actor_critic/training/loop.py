@@ -1,17 +1,19 @@
 """Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
 
 import concurrent.futures
+import contextlib
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 from gymnasium.experimental.functional import FuncEnv
 
 from mean_actor_critic import store
 from mean_actor_critic.environments.catalogue import COMPILED, EnvironmentSpec, describe, find_environment
-from mean_actor_critic.errors import InputError, Interrupted
+from mean_actor_critic.errors import InputError, Interrupted, OutOfMemoryError
 from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.presets import settings_for
 from mean_actor_critic.progress import Show
@@ -58,6 +60,7 @@ def train(
         DiskError: the disk refused; what was written before is whole.
         Interrupted: a signal came; a checkpoint was written.
     """
+    _check_seconds(checkpoint_seconds)
     if isinstance(environment, str):
         spec = find_environment(environment)
         defaults = settings_for(spec, algorithm)
@@ -93,6 +96,7 @@ def resume(
         on_progress: called after every segment.
         on_start: called once with the manifest and folder, before training goes on.
     """
+    _check_seconds(checkpoint_seconds)
     folder = Path(path)
     manifest = store.read_manifest(folder)
     setup = manifest.experiment.setup
@@ -115,7 +119,7 @@ def _carry_on(
     on_start: Callable[[store.Manifest, Path], None] | None,
 ) -> Run:
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
-    with store.sole_writer(path), signals.listening() as listener:
+    with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
         if on_start:
             on_start(manifest, path)
         checkpoint = store.read_checkpoint(path, manifest, set_aside=True)
@@ -141,6 +145,22 @@ def _carry_on(
                 raise Interrupted(listener.received, str(path))
         worker.shutdown()
         return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
+
+
+def _check_seconds(checkpoint_seconds: float) -> None:
+    if not checkpoint_seconds >= 0:
+        raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
+
+
+@contextlib.contextmanager
+def _memory_faults() -> Iterator[None]:
+    """Turn a refusal of memory, by Python or by XLA, into one line."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as fault:
+        if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
+            raise OutOfMemoryError(f"not enough memory for this run: {fault}") from None
+        raise
 
 
 def _free_folder(name: str) -> Path:

@@ -49,6 +49,10 @@ class Study:
         else:
             template = jax.eval_shape(initial, experiment.seed, np.arange(trials))
             state = _state_from_arrays(template, saved)
+            for name, dtype in (("returns", np.float32), ("lengths", np.int32)):
+                array = saved.get(name)
+                if array is None or array.shape != (trials, episodes) or array.dtype != dtype:
+                    raise DamagedFileError(f"checkpoint: {name} is missing or does not fit the manifest")
             self.returns, self.lengths = saved["returns"].copy(), saved["lengths"].copy()
             if not np.array_equal(state.episode, np.sum(self.lengths > 0, axis=1)):
                 raise DamagedFileError("checkpoint: its curves do not fit its states")

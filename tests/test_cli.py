@@ -1,0 +1,457 @@
+"""The command line: what it prints, what it refuses in one line, and what it leaves behind."""
+
+import errno
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mean_actor_critic
+from helpers import (
+    TINY_WORDS,
+    Files,
+    assert_one_line,
+    assert_refused,
+    copy_of_tiny_run,
+    failing_fsync,
+    mac,
+    message_of,
+    only_begun,
+    pickle_that_makes,
+    run_mac,
+    run_python,
+    snapshot,
+)
+from mean_actor_critic import store
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import SETTINGS
+from mean_actor_critic.run import Run
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> Files:
+    """The tiny run as `run` and its agent as `agent.safetensors`, in the current folder."""
+    files = copy_of_tiny_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return files
+
+
+# --- what works ------------------------------------------------------------------------------------------------------
+
+
+def test_train_export_and_evaluate_follow_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained = mac("train", "CartPole-v0", "--out", "new", *TINY_WORDS)
+    assert trained.code == 0
+    assert "run folder: new" in trained.err
+    assert "CartPole-v0, MAC, seed 0" in trained.out
+    exported = mac("export", "new", "--trial", "1", "--out", "one.safetensors")
+    assert (exported.code, exported.err) == (0, "")
+    assert exported.out == "one.safetensors: trial 1 of new, finished\n"
+    for words in (("new",), ("one.safetensors",)):
+        evaluated = mac("evaluate", *words, "--episodes", "4")
+        assert (evaluated.code, evaluated.err) == (0, "")
+        assert "sampled" in evaluated.out
+        assert "most probable" in evaluated.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "one.safetensors"]
+
+
+def test_a_run_and_the_agent_exported_from_it_play_alike(files):
+    of_run = mac("evaluate", "run", "--trial", "1", "--episodes", "4")
+    of_agent = mac("evaluate", "agent.safetensors", "--episodes", "4")
+    assert of_run.out.splitlines()[1:] == of_agent.out.splitlines()[1:]
+
+
+def test_the_run_folder_is_below_runs_unless_said_otherwise(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert mac("train", "CartPole-v0", *TINY_WORDS, "--quiet").code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("CartPole-v0-mac-seed0-")
+    assert Run.load(folder).finished
+
+
+def test_the_command_line_trains_as_the_library_does(files):
+    assert mac("train", "CartPole-v0", "--out", "again", *TINY_WORDS, "--quiet").code == 0
+    assert np.array_equal(Run.load("again").returns, Run.load("run").returns)
+
+
+def test_a_quiet_training_prints_nothing(tmp_path):
+    outcome = run_mac("train", "CartPole-v0", "--out", tmp_path / "run", *TINY_WORDS, "--quiet")
+    assert outcome == (0, "", "")
+    assert Run.load(tmp_path / "run").finished
+
+
+def test_a_finished_run_is_said_to_be_finished(files):
+    before = snapshot(files.run)
+    resumed = mac("resume", "run")
+    assert (resumed.code, resumed.err) == (0, "run: already finished\n")
+    assert mac("resume", "run", "--quiet") == (0, "", "")
+    assert snapshot(files.run) == before
+
+
+def test_a_run_that_has_only_begun_is_resumed_to_the_same_end(files):
+    expected = Run.load(files.run).returns
+    only_begun(files)
+    assert mac("resume", "run", "--quiet") == (0, "", "")
+    assert np.array_equal(Run.load(files.run).returns, expected)
+
+
+def test_a_damaged_checkpoint_is_warned_of_in_one_line(files):
+    manifest = store.read_manifest(files.run)
+    (files.run / "checkpoint-000000000007.safetensors").write_bytes(b"damaged")
+    for words in (("export", "run", "--out", "one.safetensors"), ("resume", "run", "--quiet")):
+        outcome = mac(*words)
+        assert outcome.code == 0
+        assert_one_line(outcome.err)
+        assert outcome.err.startswith("mac: warning: run/checkpoint-000000000007.safetensors")
+    assert store.read_manifest(files.run) == manifest
+
+
+# --- lists of runs ---------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_with_the_damaged_and_the_unfinished(tmp_path):
+    copy_of_tiny_run(tmp_path / "whole")
+    only_begun(copy_of_tiny_run(tmp_path / "begun"))
+    copy_of_tiny_run(tmp_path / "broken").manifest.write_bytes(b"{}")
+    outcome = mac("runs", tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = {line.split()[1]: line for line in outcome.out.splitlines() if line.startswith("│ ") and "/run" in line}
+    assert re.search(r"CartPole-v0 .* mac .* finished .* 2 .* 3/3", rows["whole/run"])
+    assert re.search(r"unfinished .* 0/3", rows["begun/run"])
+    assert "damaged:" in rows["broken/run"]
+
+
+def test_a_folder_without_runs_is_said_to_have_none(tmp_path):
+    assert mac("runs", tmp_path) == (0, f"no runs in {tmp_path}\n", "")
+
+
+@pytest.mark.parametrize("name", ["study[mac]", "[bold]", "[", "[link=x]y"])
+def test_runs_are_listed_under_their_full_names_whatever_they_are(tmp_path, name):
+    copy_of_tiny_run(tmp_path / name)
+    (tmp_path / name / "run").rename(tmp_path / name / "x]")
+    outcome = mac("runs", tmp_path)
+    assert outcome.code == 0
+    assert f"{name}/x]" in outcome.out
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+TRAIN = ("train", "CartPole-v0")
+LONG = "x" * 300
+WHOLE = "a whole number from"
+# words of the command, and words that its one line must have: the field, the value, what is allowed
+BAD_INPUT = {
+    "no command": ((), ("COMMAND",)),
+    "an unknown command": (("trian",), ("COMMAND", "'trian'", "train")),
+    "an unknown option": ((*TRAIN, "--trails", "3"), ("--trails",)),
+    "no environment": (("train",), ("ENV",)),
+    "an unknown environment": (("train", "CartPole-v9"), ("environment", "'CartPole-v9'", "did you mean CartPole-v1")),
+    "an environment of two lines": (("train", "Cart\nPole"), ("environment", r"'Cart\nPole'", "CartPole-v0")),
+    "an environment of another package": (("train", "os:Pole-v0"), ("environment", "'os:Pole-v0'", "CartPole-v0")),
+    "continuous actions": (("train", "Pendulum-v1"), ("environment", "'Pendulum-v1'", "Discrete", "Box")),
+    "an environment of the hosted engine": (("train", "Acrobot-v1"), ("environment", "'Acrobot-v1'")),
+    "an unknown algorithm": (
+        (*TRAIN, "--algorithm", "reinforc"),
+        ("algorithm", "'reinforc'", "advantage_reinforce", "did you mean reinforce?"),
+    ),
+    "no trials": ((*TRAIN, "--trials", "0"), ("trials: 0", WHOLE)),
+    "negative trials": ((*TRAIN, "--trials", "-3"), ("trials: -3", WHOLE)),
+    "too many trials": ((*TRAIN, "--trials", "100001"), ("trials: 100001", WHOLE)),
+    "half a trial": ((*TRAIN, "--trials", "0.5"), ("--trials", "'0.5'", "int")),
+    "trials in words": ((*TRAIN, "--trials", "ten"), ("--trials", "'ten'", "int")),
+    "no episodes": ((*TRAIN, "--episodes", "0"), ("episodes: 0", WHOLE)),
+    "negative episodes": ((*TRAIN, "--episodes", "-1"), ("episodes: -1", WHOLE)),
+    "episodes in words": ((*TRAIN, "--episodes", "1e3"), ("--episodes", "'1e3'", "int")),
+    "a negative seed": ((*TRAIN, "--seed", "-1"), ("seed: -1", WHOLE)),
+    "a huge seed": ((*TRAIN, "--seed", "2147483648"), ("seed: 2147483648", WHOLE)),
+    "a seed in words": ((*TRAIN, "--seed", "x"), ("--seed", "'x'", "int")),
+    "a negative time between checkpoints": ((*TRAIN, "--checkpoint-seconds", "-1"), ("seconds", "-1")),
+    "no number between checkpoints": ((*TRAIN, "--checkpoint-seconds", "nan"), ("seconds", "nan")),
+    "an unknown setting": (
+        (*TRAIN, "--set", "actr_lr=1"),
+        ("setting", "'actr_lr'", "critic_lr", "did you mean actor_lr?"),
+    ),
+    "a setting without a value": ((*TRAIN, "--set", "actor_lr"), ("--set", "'actor_lr'", "name=value")),
+    "an environment as a setting": ((*TRAIN, "--set", "environment=x"), ("setting", "'environment'", "hidden")),
+    "a setting that is no number": ((*TRAIN, "--set", "actor_lr=big"), ("actor_lr: 'big'", "a number from 0")),
+    "a setting that is not a number": ((*TRAIN, "--set", "actor_lr=nan"), ("actor_lr: nan", "a number from 0")),
+    "a setting without end": ((*TRAIN, "--set", "actor_lr=inf"), ("actor_lr: inf", "a number from 0")),
+    "a setting below its limits": ((*TRAIN, "--set", "discount=-0.1"), ("discount: -0.1", "from 0 to 1")),
+    "a setting above its limits": ((*TRAIN, "--set", "discount=1.1"), ("discount: 1.1", "from 0 to 1")),
+    "a setting for too few trials": (
+        (*TRAIN, "--trials", "3", "--set", "actor_lr=1,2"),
+        ("actor_lr: (1.0, 2.0)", "each of the 3 trials"),
+    ),
+    "a whole setting that is not": ((*TRAIN, "--set", "batch_size=1.5"), ("batch_size: '1.5'", WHOLE)),
+    "a whole setting of zero": ((*TRAIN, "--set", "minibatches=0"), ("minibatches: 0", WHOLE)),
+    "no steps": ((*TRAIN, "--set", "max_episode_steps=0"), ("max_episode_steps: 0", WHOLE)),
+    "too many layers": ((*TRAIN, "--set", "hidden=1,2,3,4"), ("hidden: (1, 2, 3, 4)", "three widths")),
+    "a layer of no units": ((*TRAIN, "--set", "hidden=0"), ("hidden: (0,)", "three widths")),
+    "layers of two lines": ((*TRAIN, "--set", "hidden=8\n9x"), (r"hidden: '8\n9x'", "three widths")),
+    "an unknown activation": ((*TRAIN, "--set", "activation=gelu"), ("activation: 'gelu'", "leaky_relu, tanh")),
+    "an unknown optimizer": ((*TRAIN, "--set", "optimizer=lion"), ("optimizer: 'lion'", "adam")),
+    "a setting of a critic that is not there": (
+        (*TRAIN, "--algorithm", "reinforce", "--set", "critic_lr=1"),
+        ("critic_lr: 1.0", "reinforce", "no critic"),
+    ),
+    "a setting of a baseline that is not there": (
+        (*TRAIN, "--set", "baseline_decay=0.5"),
+        ("baseline_decay: 0.5", "mac", "no baseline"),
+    ),
+    "a folder that cannot be made": ((*TRAIN, "--out", "/proc/x"), ("out: '/proc/x'", "a folder that can be made")),
+    "a folder in use": ((*TRAIN, "--out", "run"), ("out: 'run'", "an empty or new folder", "mac resume run")),
+    "a folder that is a file": ((*TRAIN, "--out", "agent.safetensors"), ("out: 'agent.safetensors'", "a folder")),
+    "a folder below a file": ((*TRAIN, "--out", "agent.safetensors/x"), ("out: 'agent.safetensors/x'", "a folder")),
+    "a folder with too long a name": ((*TRAIN, "--out", LONG), ("out", LONG, "a folder")),
+    "resuming nothing": (("resume", "nothing"), ("run: 'nothing'", "a run folder")),
+    "resuming a file": (("resume", "agent.safetensors"), ("run: 'agent.safetensors'", "a run folder")),
+    "resuming too long a name": (("resume", LONG), ("run", LONG, "a run folder")),
+    "listing nothing": (("runs", "nothing"), ("DIR: 'nothing'", "a folder")),
+    "listing a file": (("runs", "agent.safetensors"), ("DIR: 'agent.safetensors'", "a folder")),
+    "listing too long a name": (("runs", LONG), ("DIR", LONG, "a folder")),
+    "evaluating nothing": (("evaluate", "nothing"), ("RUN|AGENT: 'nothing'", "a run folder or an agent")),
+    "evaluating too long a name": (("evaluate", LONG), ("RUN|AGENT", LONG, "a run folder or an agent")),
+    "evaluating a folder of runs": (("evaluate", "."), ("run: '.'", "a run folder")),
+    "evaluating a manifest": (("evaluate", "run/manifest.json"), ("run/manifest.json", "safetensors")),
+    "evaluating no episodes": (("evaluate", "run", "--episodes", "0"), ("episodes: 0", WHOLE)),
+    "evaluating negative episodes": (("evaluate", "run", "--episodes", "-5"), ("episodes: -5", WHOLE)),
+    "evaluating more episodes than can be": (
+        ("evaluate", "run", "--episodes", "99999999999"),
+        ("episodes: 99999999999", WHOLE),
+    ),
+    "evaluating with a negative seed": (("evaluate", "run", "--seed", "-1"), ("seed: -1", WHOLE)),
+    "evaluating with a huge seed": (("evaluate", "run", "--seed", "4294967296"), ("seed: 4294967296", WHOLE)),
+    "evaluating a trial out of range": (("evaluate", "run", "--trial", "2"), ("trial: 2", "from 0 to 1")),
+    "evaluating a negative trial": (("evaluate", "run", "--trial", "-1"), ("trial: -1", "from 0 to 1")),
+    "evaluating a trial of an agent": (
+        ("evaluate", "agent.safetensors", "--trial", "0"),
+        ("--trial: 0", "nothing with an agent"),
+    ),
+    "exporting nothing": (("export", "nothing", "--out", "a.safetensors"), ("run: 'nothing'", "a run folder")),
+    "exporting a trial out of range": (
+        ("export", "run", "--trial", "2", "--out", "a.safetensors"),
+        ("trial: 2", "from 0 to 1"),
+    ),
+    "exporting a negative trial": (
+        ("export", "run", "--trial", "-1", "--out", "a.safetensors"),
+        ("trial: -1", "from 0 to 1"),
+    ),
+    "exporting to another kind of file": (
+        ("export", "run", "--out", "agent.pkl"),
+        ("path: 'agent.pkl'", "ends in .safetensors"),
+    ),
+    "exporting without a name": (("export", "run"), ("--out",)),
+    "reproducing another study": (("reproduce", "atari"), ("study", "'atari'", "cart-pole")),
+    "reproducing no trials": (("reproduce", "cart-pole", "--trials", "0"), ("trials: 0", WHOLE)),
+    "reproducing no episodes": (("reproduce", "cart-pole", "--episodes", "0"), ("episodes: 0", WHOLE)),
+    "reproducing with a negative seed": (("reproduce", "cart-pole", "--seed", "-1"), ("seed: -1", WHOLE)),
+    "reproducing with a seed of the search": (
+        ("reproduce", "cart-pole", "--seed", str(2**30)),
+        (f"seed: {2**30}", "below"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "words"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_refused_in_one_line_and_leaves_nothing(files, tmp_path, command, words):
+    before = snapshot(tmp_path)
+    assert_refused(mac(*command), 2, *words)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_run_without_a_checkpoint_has_nothing_to_export_or_play(files):
+    only_begun(files)
+    assert_refused(mac("export", "run", "--out", "a.safetensors"), 2, "run: 'run'", "only begun")
+    assert_refused(mac("evaluate", "run"), 2, "run: 'run'", "only begun")
+
+
+def test_damaged_files_are_refused_in_one_line(files):
+    files.checkpoint.write_bytes(files.checkpoint.read_bytes()[:-1])
+    files.agent.write_bytes(b"")
+    for words in (("resume", "run"), ("evaluate", "run"), ("export", "run", "--out", "a.safetensors")):
+        assert_refused(mac(*words), 2, "run/checkpoint-000000000006.safetensors", "no earlier checkpoint is left")
+    assert_refused(mac("evaluate", "agent.safetensors"), 2, "agent.safetensors", "damaged")
+    files.manifest.write_bytes(b"{}")
+    for words in (("resume", "run"), ("evaluate", "run"), ("export", "run", "--out", "a.safetensors")):
+        assert_refused(mac(*words), 2, "run/manifest.json", "damaged")
+
+
+def test_a_folder_that_another_process_writes_is_refused_with_its_number(files):
+    only_begun(files)
+    with store.sole_writer(files.run):
+        assert_refused(mac("resume", "run"), 2, "run: is being written by process", str(os.getpid()))
+
+
+@pytest.mark.parametrize("value", [np.zeros((3, 3)), "two\nlines", ["\r"]])
+def test_a_value_of_several_lines_is_named_in_one(tmp_path, value):
+    message_of(
+        lambda: mean_actor_critic.train("CartPole-v0", trials=3, episodes=1, out=tmp_path / "run", actor_lr=value)
+    )
+    assert_one_line(str(InputError("actor_lr", value, "one line")))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("raised_by", ["numpy", "jax"])
+def test_more_than_the_memory_holds_is_refused_in_one_line(tmp_path, monkeypatch, raised_by):
+    import jax
+
+    from mean_actor_critic.training import loop
+
+    def too_much(*_):
+        if raised_by == "numpy":
+            raise MemoryError("Unable to allocate 3.64 TiB for an array")
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 103083937412 bytes.")
+
+    monkeypatch.setattr(loop, "Study", too_much)
+    assert_refused(mac(*TRAIN, "--out", tmp_path / "new", *TINY_WORDS, "--quiet"), 1, "memory")
+
+
+# --- the same in real processes --------------------------------------------------------------------------------------
+
+
+def test_a_process_refuses_a_setting_without_a_traceback(tmp_path):
+    outcome = run_mac(*TRAIN, "--set", "actr_lr=1", cwd=tmp_path)
+    assert_refused(outcome, 2, "'actr_lr'", "did you mean actor_lr?")
+    assert outcome.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_refuses_an_environment_without_a_traceback(tmp_path):
+    assert_refused(run_mac("train", "Pendulum-v1", cwd=tmp_path), 2, "'Pendulum-v1'", "Discrete")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_refuses_a_pickle_and_does_not_run_it(tmp_path):
+    marker = tmp_path / "executed"
+    (tmp_path / "agent.safetensors").write_bytes(pickle_that_makes(marker))
+    assert_refused(run_mac("evaluate", "agent.safetensors", cwd=tmp_path), 2, "agent.safetensors", "damaged")
+    assert not marker.exists()
+
+
+def test_an_old_environment_is_refused_without_further_warnings():
+    script = """
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.errors import InputError
+try:
+    find_environment("Ant-v4")
+except InputError:
+    print("refused")
+"""
+    outcome = run_python(script)
+    assert (outcome.out, outcome.err) == ("refused\n", "")
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_is_full_from_the_beginning_leaves_no_run_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", failing_fsync(errno.ENOSPC, "manifest"))
+    assert_refused(mac(*TRAIN, "--out", tmp_path / "new", *TINY_WORDS), 1, "manifest.json", "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_leaves_a_run_that_can_be_resumed(files, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_fsync(errno.ENOSPC, "checkpoint"))
+        outcome = mac(*TRAIN, "--out", "new", *TINY_WORDS, "--quiet")
+    assert_refused(outcome, 1, "new/checkpoint-000000000006.safetensors", "No space left on device")
+    assert sorted(os.listdir("new")) == ["lock", "manifest.json"]
+    assert mac("resume", "new", "--quiet") == (0, "", "")
+    assert np.array_equal(Run.load("new").returns, Run.load("run").returns)
+
+
+def test_a_process_that_runs_out_of_room_keeps_the_earlier_agent(files):
+    before = snapshot(files.agent.parent)
+    script = """
+import resource, sys
+from mean_actor_critic.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+main(sys.argv[1:])
+"""
+    outcome = run_python(script, "export", "run", "--out", "agent.safetensors")
+    assert_refused(outcome, 1, "agent.safetensors: could not write: File too large")
+    assert outcome.out == ""
+    assert snapshot(files.agent.parent) == before
+
+
+# --- first impressions -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("--version",), ("train", "--help"), ("runs", "."), ("export", "run", "--out", "a.safetensors")],
+)
+def test_what_does_not_train_does_not_wait_for_jax(files, words):
+    script = """
+import sys
+from mean_actor_critic.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(sorted({"jax", "jaxlib", "optax"} & set(sys.modules)))
+"""
+    outcome = run_python(script, *words)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_does_not_wait_for_anything_large():
+    script = "import sys, mean_actor_critic; print({'jax', 'numpy', 'rich', 'gymnasium'} & set(sys.modules) or 'none')"
+    assert run_python(script).out == "none\n"
+
+
+def test_every_public_name_is_there_and_no_other():
+    assert mean_actor_critic.__all__ == sorted(mean_actor_critic.__all__)
+    assert {"train", "resume", "evaluate", "Run", "Agent", "MacError"} <= set(mean_actor_critic.__all__)
+    for name in mean_actor_critic.__all__:
+        assert getattr(mean_actor_critic, name) is not None
+    assert dir(mean_actor_critic) == mean_actor_critic.__all__
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        mean_actor_critic.trian  # noqa: B018
+
+
+def test_the_help_names_every_command_and_every_setting():
+    outcome = mac("--help")
+    assert outcome.code == 0
+    for command in ("train", "resume", "runs", "evaluate", "export", "reproduce"):
+        assert command in outcome.out
+        assert mac(command, "--help").code == 0
+    settings = mac("train", "--help").out
+    for name, setting in SETTINGS.items():
+        assert f"  {name}=" in settings
+        assert setting.limits.allowed in settings
+
+
+def test_the_version_is_that_of_the_package():
+    assert mac("--version") == (0, f"mac {mean_actor_critic.__version__}\n", "")
+
+
+def on_a_terminal(*words: str, **environment: str) -> bytes:
+    """What `mac` writes to a terminal."""
+    terminal, end = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    command = [sys.executable, "-m", "mean_actor_critic", *words]
+    with os.fdopen(terminal, "rb", buffering=0) as reader:
+        with os.fdopen(end, "wb") as writer:
+            subprocess.run(
+                command, stdout=writer, stderr=writer, env={**kept, "TERM": "xterm", **environment}, check=True
+            )
+        return reader.read(65536)
+
+
+def test_a_terminal_gets_no_escape_codes_if_it_asks_for_none(files):
+    assert b"\x1b[" in on_a_terminal("runs", ".")
+    plain = on_a_terminal("runs", ".", NO_COLOR="1")
+    assert b"run" in plain
+    assert b"\x1b" not in plain
+
+
+def test_a_pipe_gets_no_escape_codes(files):
+    for words in (("runs", "."), ("resume", "run")):
+        outcome = mac(*words)
+        assert "\x1b" not in outcome.out + outcome.err
