@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mean_actor_critic.networks import sum_over_actions
 from mean_actor_critic.types import Evidence
 
 Weights = Float[Array, "time action"]
@@ -36,7 +37,7 @@ def actor_critic(evidence: Evidence) -> Weights:
 
 def advantage_actor_critic(evidence: Evidence) -> Weights:
     """That value above the state's: W[t, a] = 1[a = a_t] (Q(s_t, a_t) - sum over b of pi(b) Q(s_t, b))."""
-    state_value = jnp.sum(evidence.policy * evidence.q, axis=-1, keepdims=True)
+    state_value = sum_over_actions(evidence.policy * evidence.q)[:, None]
     return _taken(evidence) * (evidence.q - state_value)
 
 
@@ -55,7 +56,7 @@ def policy_loss(
     log_policy: Float[Array, "time action"], weights: Weights, state_weight: Float[Array, " time"]
 ) -> Float[Array, ""]:
     """The one loss. `state_weight` says how much each state counts: 1/T for the T states of an episode."""
-    return -jnp.sum(state_weight * jnp.sum(jax.lax.stop_gradient(weights) * log_policy, axis=-1))
+    return -jnp.sum(state_weight * sum_over_actions(jax.lax.stop_gradient(weights) * log_policy))
 
 
 def _taken(evidence: Evidence) -> Weights:

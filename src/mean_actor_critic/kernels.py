@@ -1,13 +1,17 @@
-"""Matrix products for many small networks at once, shaped for what XLA does well.
+"""Operations on many small networks at once, shaped for what XLA does well.
 
 Under vmap a layer is a batch of small matrix products. XLA's library call for one of them costs more than its
 arithmetic when one side is a few elements wide (an observation of 4 numbers, 2 actions), so the backward pass of such a
 layer is written as multiply-and-sum, which XLA fuses into one vectorised loop. Measured in `benchmarks/`.
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from mean_actor_critic.networks import fold_actions
 
 NARROW = 8  # a side of at most this many elements is multiplied out instead of handed to the matrix library
 
@@ -38,3 +42,9 @@ def _backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, A
 
 
 dense.defvjp(_forward, _backward)
+
+
+def log_softmax(logits: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
+    """Logarithms of the probabilities over the last axis, safe for large logits."""
+    shifted = logits - jax.lax.stop_gradient(fold_actions(jnp.maximum, logits))  # whose gradient would cancel
+    return shifted - jnp.log(fold_actions(operator.add, jnp.exp(shifted)))

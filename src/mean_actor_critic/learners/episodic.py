@@ -9,8 +9,8 @@ from mean_actor_critic import replay as ring
 from mean_actor_critic.critic_targets import CRITIC_TARGETS, discounted_returns
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
 from mean_actor_critic.experiment import Hyper, Setup
-from mean_actor_critic.kernels import dense
-from mean_actor_critic.networks import Network, initial_mlp, mlp, softmax
+from mean_actor_critic.kernels import dense, log_softmax
+from mean_actor_critic.networks import Network, initial_mlp, mlp, softmax, sum_over_actions
 from mean_actor_critic.types import EpisodeMetrics, Evidence, LearnerState, RunningAverage, Trajectory
 
 # Weights beyond this count as diverged along with non-finite ones. There a softmax is saturated in float32: its
@@ -89,7 +89,7 @@ def _improve_critic(
 
     def loss(critic: Network, observation: Array, action: Array, target: Array) -> Array:
         q = mlp(critic, observation, setup.activation, dense)
-        taken = jnp.sum(q * jax.nn.one_hot(action, q.shape[-1]), axis=-1)
+        taken = sum_over_actions(q * jax.nn.one_hot(action, q.shape[-1]))
         return jnp.mean((taken - target) ** 2)
 
     optimizer = _DIRECTIONS[setup.optimizer]()
@@ -107,7 +107,7 @@ def _improve_critic(
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
         next_policy = softmax(mlp(state.policy, rows.next_observation, setup.activation, dense))
         next_q = mlp(state.critic, rows.next_observation, setup.activation, dense)
-        target = rows.reward + rows.bootstrap * jnp.sum(next_policy * next_q, axis=-1)
+        target = rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
         return jax.lax.scan(step, carry, (rows.observation, rows.action, target))
 
     together = _largest_divisor(setup.minibatches, TARGET_ROWS // setup.batch_size)
@@ -127,7 +127,7 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory:
     q = mlp(state.critic, observation, setup.activation, dense) if setup.has_critic else no_values
 
     def loss(policy: Network) -> Array:
-        log_policy = jax.nn.log_softmax(mlp(policy, observation, setup.activation, dense))
+        log_policy = log_softmax(mlp(policy, observation, setup.activation, dense))
         evidence = Evidence(
             policy=jnp.exp(log_policy),
             q=q,

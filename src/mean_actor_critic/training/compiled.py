@@ -22,7 +22,7 @@ from mean_actor_critic.networks import Network, inverse_cdf
 from mean_actor_critic.types import EpisodeMetrics, LearnerState, Trajectory
 
 SEGMENT_CAPACITY = 64  # episodes that one call can report on; how many it plays is an argument
-WIDEST = 64  # lanes on a device beyond which more of them no longer pay
+WIDEST = 50  # lanes on a device beyond which more of them no longer pay
 CACHE_BYTES = 2**20  # of a core, for the activations of all its lanes: measured, about half of a second-level cache
 
 _LANES = PartitionSpec("lane")

@@ -17,7 +17,8 @@ from mean_actor_critic._version import __version__
 def prepare() -> None:
     """Spread the CPU over one device per core and keep compiled programs on disk, unless the user decided otherwise."""
     config: Any = jax.config  # its options are attributes that no type describes
-    cores = len(os.sched_getaffinity(0))
+    # the cores that we may use, where the system says so
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         try:
             if config.jax_num_cpu_devices < 1:

@@ -1,0 +1,1 @@
+"""How fast the project is, beside what else one could use: `python -m benchmarks [part …]`."""

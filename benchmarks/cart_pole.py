@@ -1,0 +1,46 @@
+"""Steps per second of training on Cart Pole: this engine, the plain JAX program, Stable-Baselines3."""
+
+from benchmarks import engine, plain_vmap, stable_baselines
+from benchmarks.harness import alternating, in_turn_ratio, median, rate, rates, table
+
+REPEATS = 3
+STUDY = {"trials": 100, "episodes": 200}
+PEER_STEPS = 20_000
+
+ENGINE = "this engine, all devices"
+PLAIN = "plain `jit(vmap(trial))`, one device"
+PEER = "Stable-Baselines3 A2C, 8 environments, PyTorch's threads as they come"
+PEER_ONE_THREAD = "the same with one PyTorch thread"
+
+
+def report() -> str:
+    one_device = {**STUDY, "all_devices": False}
+    variants = {
+        ENGINE: (engine.train, STUDY),
+        "its program on one device, groups of 50": (engine.train, {**one_device, "width": 50}),
+        "its program on one device, 100 trials at once": (engine.train, {**one_device, "width": 100}),
+        PLAIN: (plain_vmap.train, STUDY),
+    }
+    if stable_baselines.available():
+        variants[PEER] = (stable_baselines.train, {"steps": PEER_STEPS})
+        variants[PEER_ONE_THREAD] = (stable_baselines.train, {"steps": PEER_STEPS, "threads": 1})
+    results = alternating(variants, REPEATS)
+
+    rows = []
+    for name, measurements in results.items():
+        speeds = rates(measurements)
+        first = measurements[0]
+        score = f"{first['mean_return']:.1f} ± {first['standard_error']:.1f}" if "mean_return" in first else ""
+        spread = f"{rate(min(speeds))} – {rate(max(speeds))}"
+        rows.append([name, rate(median(speeds)), spread, f"{in_turn_ratio(results[ENGINE], measurements):.3g}", score])
+    missing = "" if PEER in results else "\nStable-Baselines3 is missing: install the extra `bench`.\n"
+    return f"""## Cart Pole
+
+MAC, {STUDY["trials"]} trials × {STUDY["episodes"]} episodes at the reference settings: 64 hidden units, Adam,
+10 minibatches of 32 an episode, replay of 2000. Agent steps per second of training, compilation excluded; median and
+range of {REPEATS} turns. *Times slower*: the engine's speed over the row's, median of the turns. *Mean return*: over
+all trials and episodes, ± standard error; rows of the same work should agree. Stable-Baselines3 trains one agent on
+CartPole-v1; with a thread per core it suffers most from other load, so judge by its faster row.
+
+{table(["", "steps/s", "range", "times slower", "mean return"], rows)}
+{missing}"""

@@ -1,0 +1,106 @@
+"""What every part needs: processes of its own for every measurement, and tables."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+_CALL = (
+    "import importlib, json, sys; module, name, arguments = sys.argv[1:]; "
+    "print(json.dumps(getattr(importlib.import_module(module), name)(**json.loads(arguments))))"
+)
+
+Measurement = dict[str, float]
+
+
+def in_new_process(function: Callable[..., Measurement], arguments: Mapping[str, Any]) -> Measurement:
+    """What the function returns, called in a fresh interpreter: no devices, threads or caches of other measurements."""
+    command = [sys.executable, "-c", _CALL, function.__module__, function.__name__, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise SystemExit(f"{function.__module__}.{function.__name__} failed:\n{done.stderr}")
+    measurement: Measurement = json.loads(done.stdout.splitlines()[-1])
+    return measurement
+
+
+def alternating(
+    variants: Mapping[str, tuple[Callable[..., Measurement], Mapping[str, Any]]], repeats: int
+) -> dict[str, list[Measurement]]:
+    """Every variant `repeats` times, taking turns, so that whatever else the machine does falls on all of them."""
+    results: dict[str, list[Measurement]] = {name: [] for name in variants}
+    for _ in range(repeats):
+        for name, (function, arguments) in variants.items():
+            results[name].append(in_new_process(function, arguments))
+            log(f"{name}: {', '.join(f'{key} {value:.4g}' for key, value in results[name][-1].items())}")
+    return results
+
+
+def log(line: str) -> None:
+    """Say how far it is."""
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one."""
+    return statistics.median(values)
+
+
+def rates(measurements: Iterable[Measurement]) -> list[float]:
+    """Steps per second of each measurement."""
+    return [m["steps"] / m["seconds"] for m in measurements]
+
+
+def in_turn_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float:
+    """Our rate over theirs, each turn's with each other; the median of the turns."""
+    return median(a / b for a, b in zip(rates(ours), rates(theirs), strict=True))
+
+
+def rate(value: float) -> str:
+    """Steps per second for people: three digits."""
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.3g} k"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table, the first column left and the others right."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+
+    def text(line: list[str]) -> str:
+        cells = [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        return "| " + " | ".join(cells) + " |"
+
+    rule = "| " + " | ".join(["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]) + " |"
+    return "\n".join([text(lines[0]), rule, *map(text, lines[1:])])
+
+
+def machine() -> str:
+    """When, on what and with which versions, in general words."""
+    names = ("jax", "numpy", "optax", "torch", "stable-baselines3")
+    versions = [f"Python {platform.python_version()}"]
+    for name in names:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"no {name}")
+    return (
+        f"{datetime.date.today()}; {os.cpu_count()} cores, {_processor()}; {platform.system()}, "
+        f"load average {os.getloadavg()[0]:.1f} before the start.  \n{', '.join(versions)}."
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return " ".join(next(names, platform.machine()).replace("(R)", "").replace("(TM)", "").split())

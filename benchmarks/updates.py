@@ -1,0 +1,133 @@
+"""Arithmetic speed of the learner's updates beside the largest that the machine's matrix products reach.
+
+Only matrix products are counted, two operations for each multiply-and-add. With F operations of one row's forward pass
+through a network, F1 of them in its first layer (whose input needs no gradient):
+
+    critic, each row of each minibatch:   2 F targets + F forward + 2 F - F1 backward
+    policy, each state of the episode:    F values    + F forward + 2 F - F1 backward
+
+An episode here has its full length, so nothing is padding. Sampling, softmax, Adam and memory traffic cost time only.
+"""
+
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from benchmarks.engine import ENVIRONMENT, REFERENCE
+from benchmarks.harness import Measurement, alternating, median, table
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.experiment import Setup, make_experiment
+from mean_actor_critic.learners import episodic
+from mean_actor_critic.training import compiled, devices
+from mean_actor_critic.types import LearnerState, Trajectory
+
+REPEATS = 3
+TRIALS = 100
+SECONDS = 1.0  # of calls in each measurement
+MATRIX = 2048
+SETTINGS = {
+    "64 units, 10 minibatches of 32": REFERENCE,
+    "300 × 300 units, 10 minibatches of 64": {**REFERENCE, "hidden": [300, 300], "batch_size": 64},
+}
+
+
+def flop_per_update(setup: Setup, observation_size: int, actions: int) -> int:
+    """Of one trial after one full-length episode, by the formula above."""
+    sizes = (observation_size, *setup.hidden, actions)
+    layers = [2 * inputs * outputs for inputs, outputs in itertools.pairwise(sizes)]
+    forward, first = sum(layers), layers[0]
+    critic = setup.minibatches * setup.batch_size * (5 * forward - first)
+    policy = setup.max_episode_steps * (4 * forward - first)
+    return critic + policy
+
+
+def updates(settings: dict[str, Any]) -> Measurement:
+    """GFLOP/s of the vmapped update at the engine's width, on all devices as the engine spreads it."""
+    devices.prepare()
+    environment = find_environment(ENVIRONMENT)
+    experiment = make_experiment(ENVIRONMENT, "mac", TRIALS, 1, 0, settings)
+    setup = experiment.setup
+    width = compiled.choose_width(setup, TRIALS, compiled.device_count())
+    flop = flop_per_update(setup, environment.observation_size, environment.actions)
+    lanes = width * compiled.device_count()
+    mesh = compiled.lane_mesh(compiled.device_count())
+    lane = PartitionSpec("lane")
+    state = compiled.initialiser(setup, environment.observation_size, environment.actions)(0, jnp.arange(lanes))
+    hyper = jax.tree.map(lambda x: jnp.broadcast_to(x[0], (lanes,)), experiment.hyper_of_trials())
+    state, hyper, trajectory = jax.device_put(
+        (state, hyper, _full_episodes(setup, environment.observation_size, lanes)), NamedSharding(mesh, lane)
+    )
+    repeats = max(1, math.ceil(1e9 / (flop * width)))  # in one call, so that calling costs nothing
+
+    def learn(hyper: Any, state: LearnerState, trajectory: Trajectory) -> LearnerState:
+        def body(number: Any, state: LearnerState) -> LearnerState:
+            keys = jax.random.split(jax.random.key(number), width)
+            return jax.vmap(functools.partial(episodic.update, setup))(hyper, state, trajectory, keys)[0]
+
+        return jax.lax.fori_loop(0, repeats, body, state)
+
+    program = jax.jit(jax.shard_map(learn, mesh=mesh, in_specs=lane, out_specs=lane, check_vma=False))
+    seconds = _seconds_per_call(lambda: program(hyper, state, trajectory))
+    return {"gflops": flop * lanes * repeats / seconds / 1e9, "width": width}
+
+
+def matrix_product() -> Measurement:
+    """GFLOP/s of one large float32 product in a process with JAX's default single device."""
+    x = jax.random.normal(jax.random.key(0), (MATRIX, MATRIX))
+    program = jax.jit(jnp.dot)
+    return {"gflops": 2 * MATRIX**3 / _seconds_per_call(lambda: program(x, x)) / 1e9}
+
+
+def _full_episodes(setup: Setup, observation_size: int, lanes: int) -> Trajectory:
+    steps = setup.max_episode_steps
+    return Trajectory(
+        observation=jax.random.normal(jax.random.key(0), (lanes, steps + 1, observation_size)),
+        action=jnp.zeros((lanes, steps), jnp.int32),
+        reward=jnp.ones((lanes, steps)),
+        terminated=jnp.zeros((lanes, steps), bool),
+        valid=jnp.ones((lanes, steps), bool),
+    )
+
+
+def _seconds_per_call(call: Callable[[], Any]) -> float:
+    jax.block_until_ready(call())
+    started, calls = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < SECONDS:
+        jax.block_until_ready(call())
+        calls += 1
+    return elapsed / calls
+
+
+def report() -> str:
+    product = f"product of {MATRIX} × {MATRIX} matrices"
+    results = alternating(
+        {
+            product: (matrix_product, {}),
+            **{name: (updates, {"settings": settings}) for name, settings in SETTINGS.items()},
+        },
+        REPEATS,
+    )
+    speeds = {name: median(m["gflops"] for m in measurements) for name, measurements in results.items()}
+    rows = [
+        [
+            name,
+            f"{results[name][0]['width']:.0f}" if name in SETTINGS else "",
+            f"{speed:.3g}",
+            f"{100 * speed / speeds[product]:.0f} %",
+        ]
+        for name, speed in speeds.items()
+    ]
+    return f"""## Arithmetic of the updates
+
+GFLOP/s in float32 of critic and policy updates after an episode, all devices; median of {REPEATS} turns. The
+count is of matrix products only, by the formula in `updates.py`. *Group*: trials that one device runs together.
+
+{table(["", "group", "GFLOP/s", "of the peak"], rows)}
+"""
