@@ -1,10 +1,10 @@
 """The small search behind the Cart Pole presets: `python scripts/search_cart_pole.py [algorithm …]`.
 
 The same for each algorithm: a coarse grid of learning rates and discounts in every structure below, then a finer grid
-around the best point of the two best structures, a few trials for each point; all points of a structure are lanes of one
-compiled run. The best settings are then played again with more trials and another seed, and the best of those is the
-preset. Scores are means over 200 episodes. Seeds come from SEARCH_SEEDS, which reported results may not use. Prints JSON
-lines; about a quarter of an hour on two cores.
+around the best point of the two best structures, a few trials for each point; all points of a structure are lanes of
+one compiled run. The best settings are then played again with more trials and another seed, and the best of those is
+the preset. Scores are means over 200 episodes. Seeds come from SEARCH_SEEDS, which reported results may not use. Prints
+JSON lines; about a quarter of an hour on two cores.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from mean_actor_critic.presets import SEARCH_SEEDS
 COARSE = {"actor_lr": (0.0025, 0.005, 0.01, 0.02, 0.04), "critic_lr": (0.005, 0.01, 0.02), "discount": (0.99, 0.9999)}
 FINE = {"actor_lr": (0.5, 1, 2, 4), "critic_lr": (0.5, 1, 2), "discount": (0.98, 0.99, 0.995)}  # rates: times the best
 TRIALS = 4  # of each point of a grid
-FINALISTS, FINAL_TRIALS = 4, 40
+FINALISTS, FINAL_TRIALS = 12, 40
 
 WITH_CRITIC = [
     {

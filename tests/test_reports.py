@@ -57,12 +57,18 @@ def runs(tmp_path_factory):
 
 
 def test_the_study_writes_its_table_and_figure(runs, tmp_path):
-    table, figure = report.write(runs, tmp_path)
+    table, curves, figure = report.write(runs, tmp_path)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["algorithm"] for row in rows] == list(runs)
     for row in rows:
         assert float(row["mean"]) == pytest.approx(runs[row["algorithm"]].returns.mean(), abs=1e-3)
         assert row["trials"] == "3"
+    points = list(csv.DictReader(curves.read_text().splitlines()))
+    assert len(points) == 2 * 4
+    last = points[-1]
+    expected = runs[last["algorithm"]].returns[:, -1]
+    assert float(last["mean"]) == pytest.approx(expected.mean(), abs=0.01)
+    assert float(last["sd"]) == pytest.approx(expected.std(ddof=1), abs=0.01)
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

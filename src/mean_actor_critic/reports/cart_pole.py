@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
 from mean_actor_critic.experiment import ALGORITHMS
@@ -55,19 +56,32 @@ def verdict(runs: Mapping[str, Run]) -> str:
 
 
 def write(runs: Mapping[str, Run], folder: Path) -> list[Path]:
-    """Write the figure and the table below `folder`; returns the files."""
-    rows: list[list[object]] = [
-        ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
-    ]
+    """Write table.csv, curves.csv and learning-curves.png below `folder`; returns the files."""
+    table, curves, figure = (folder / name for name in ("table.csv", "curves.csv", "learning-curves.png"))
+    write_csv(table, _table_rows(runs))
+    write_csv(curves, _curve_rows(runs))
+    trials = min(run.experiment.trials for run in runs.values())
+    title = f"Cart Pole, mean of {trials} trials with 95 % bands"
+    learning_curves({name: run.returns for name, run in runs.items()}, title, figure)
+    return [table, curves, figure]
+
+
+def _table_rows(runs: Mapping[str, Run]) -> list[list[object]]:
+    header = ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
+    rows: list[list[object]] = [header]
     for budget in budgets(runs):
         for name, summary in scores(runs, budget).items():
             numbers = [f"{x:.3f}" for x in (summary.mean, summary.sd, summary.low, summary.high)]
             diverged = int(sum(runs[name].diverged_at > 0))
             rows.append([name, budget, *numbers, summary.n, diverged, CART_POLE_SCORES[name].mean])
-    table, figure = folder / "table.csv", folder / "learning-curves.png"
-    write_csv(table, rows)
-    trials = min(run.experiment.trials for run in runs.values())
-    learning_curves(
-        {name: run.returns for name, run in runs.items()}, f"Cart Pole, mean of {trials} trials with 95 % bands", figure
-    )
-    return [table, figure]
+    return rows
+
+
+def _curve_rows(runs: Mapping[str, Run]) -> list[list[object]]:
+    """Mean and standard deviation over trials of every episode's return."""
+    rows: list[list[object]] = [["algorithm", "episode", "mean", "sd"]]
+    for name, run in runs.items():
+        spread = np.std(run.returns, axis=0, ddof=1) if run.experiment.trials > 1 else np.zeros(run.experiment.episodes)
+        for episode, (mean, sd) in enumerate(zip(np.mean(run.returns, axis=0), spread, strict=True), start=1):
+            rows.append([name, episode, f"{mean:.2f}", f"{sd:.2f}"])
+    return rows
