@@ -68,7 +68,7 @@ def write(runs: Mapping[str, Run], folder: Path) -> list[Path]:
 
 def _table_rows(runs: Mapping[str, Run]) -> list[list[object]]:
     header = ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
-    rows: list[list[object]] = [header]
+    rows: list[list[object]] = [[*header]]
     for budget in budgets(runs):
         for name, summary in scores(runs, budget).items():
             numbers = [f"{x:.3f}" for x in (summary.mean, summary.sd, summary.low, summary.high)]
