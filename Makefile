@@ -9,7 +9,7 @@ reproduce: .venv/ready
 	$(BIN)/mac reproduce cart-pole
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

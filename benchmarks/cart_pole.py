@@ -8,7 +8,8 @@ STUDY = {"trials": 100, "episodes": 200}
 PEER_STEPS = 20_000
 
 ENGINE = "this engine, all devices"
-PLAIN = "plain `jit(vmap(trial))`, one device"
+PLAIN = "plain `jit(vmap(trial))`, one device, episodes as a while loop"
+PLAIN_SCAN = "the same, episodes as a masked scan"
 PEER = "Stable-Baselines3 A2C, 8 environments, PyTorch's threads as they come"
 PEER_ONE_THREAD = "the same with one PyTorch thread"
 
@@ -19,7 +20,8 @@ def report() -> str:
         ENGINE: (engine.train, STUDY),
         "its program on one device, groups of 50": (engine.train, {**one_device, "width": 50}),
         "its program on one device, 100 trials at once": (engine.train, {**one_device, "width": 100}),
-        PLAIN: (plain_vmap.train, STUDY),
+        PLAIN: (plain_vmap.train, {**STUDY, "loop": "while"}),
+        PLAIN_SCAN: (plain_vmap.train, {**STUDY, "loop": "scan"}),
     }
     if stable_baselines.available():
         variants[PEER] = (stable_baselines.train, {"steps": PEER_STEPS})

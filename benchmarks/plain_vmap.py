@@ -53,7 +53,8 @@ def apply(network: list[tuple[Any, Any]], x: Any) -> Any:
     return x @ weight + bias
 
 
-def play(policy: Any, key: Any, limit: int) -> Episode:
+def play_while(policy: Any, key: Any, limit: int) -> Episode:
+    """Step until the end; under vmap, until the last trial's end."""
     world = CartPole()
     reset_key, actions_key = jax.random.split(key)
     state = world.initial(reset_key)
@@ -87,6 +88,27 @@ def play(policy: Any, key: Any, limit: int) -> Episode:
     return jax.lax.while_loop(going, step, (state, episode, jnp.bool(False)))[1]
 
 
+def play_scan(policy: Any, key: Any, limit: int) -> Episode:
+    """Always step to the time limit, and mask what comes after the end."""
+    world = CartPole()
+    reset_key, actions_key = jax.random.split(key)
+
+    def step(carry: Any, key: Any) -> Any:
+        state, over = carry
+        action = jax.random.categorical(key, apply(policy, state))
+        next_state = jnp.where(over, state, world.transition(state, action, None))
+        terminated = ~over & world.terminal(next_state, None)
+        return (next_state, over | terminated), (next_state, action, jnp.where(over, 0.0, 1.0), terminated, ~over)
+
+    start = world.initial(reset_key)
+    keys = jax.random.split(actions_key, limit)
+    _, (states, action, reward, terminated, valid) = jax.lax.scan(step, (start, jnp.bool(False)), keys)
+    return Episode(jnp.concatenate([start[None], states]), action, reward, terminated, jnp.sum(valid, dtype=jnp.int32))
+
+
+PLAY = {"while": play_while, "scan": play_scan}
+
+
 def add(replay: Replay, episode: Episode) -> Replay:
     capacity, steps = len(replay.action), jnp.arange(len(episode.action))
     slot = jnp.where(steps < episode.length, (replay.written + steps) % capacity, capacity)
@@ -95,7 +117,7 @@ def add(replay: Replay, episode: Episode) -> Replay:
     return Replay(*rows, replay.written + episode.length)
 
 
-def train_one_trial(key: Any, settings: dict[str, Any], episodes: int) -> tuple[Any, Any]:
+def train_one_trial(key: Any, settings: dict[str, Any], episodes: int, loop: str) -> tuple[Any, Any]:
     """Returns and lengths of every episode."""
     limit, capacity, batch_size = (settings[name] for name in ("max_episode_steps", "replay_capacity", "batch_size"))
     discount = settings["discount"]
@@ -118,7 +140,7 @@ def train_one_trial(key: Any, settings: dict[str, Any], episodes: int) -> tuple[
     def train_episode(carry: Any, key: Any) -> tuple[Any, Any]:
         policy, critic, policy_state, critic_state, replay = carry
         play_key, replay_key = jax.random.split(key)
-        episode = play(policy, play_key, limit)
+        episode = PLAY[loop](policy, play_key, limit)
         replay = add(replay, episode)
         target_critic = critic
 
@@ -151,9 +173,9 @@ def train_one_trial(key: Any, settings: dict[str, Any], episodes: int) -> tuple[
     return jax.lax.scan(train_episode, carry, jax.random.split(episodes_key, episodes))[1]
 
 
-def train(trials: int, episodes: int) -> Measurement:
-    """Train `trials` trials at once on JAX's default device."""
-    program = jax.jit(jax.vmap(functools.partial(train_one_trial, settings=REFERENCE, episodes=episodes)))
+def train(trials: int, episodes: int, loop: str) -> Measurement:
+    """Train `trials` trials at once on JAX's default device; `loop` is how an episode is played, a name in `PLAY`."""
+    program = jax.jit(jax.vmap(functools.partial(train_one_trial, settings=REFERENCE, episodes=episodes, loop=loop)))
     keys = jax.random.split(jax.random.key(0), trials)
     compiled = program.lower(keys).compile()
     started = time.perf_counter()
