@@ -181,3 +181,15 @@ def test_sweeping_a_number_does_not_recompile(tmp_path, caplog):
         compilations.append(sum(message.startswith("Compiling jit(_advance)") for message in caplog.messages))
     jax.config.update("jax_log_compiles", False)
     assert compilations == [1, 0]
+
+
+def test_numpy_s_numbers_are_as_good_as_python_s(tmp_path):
+    settings = {name: np.asarray(value)[()] for name, value in SMALL.items()}
+    run = mac.train(
+        "CartPole-v0", trials=np.int64(2), episodes=np.int32(3), seed=np.uint8(0), out=tmp_path / "run",
+        actor_lr=np.array([0.02, 0.02]), critic_lr=np.float64(0.02), **settings,
+    )  # fmt: skip
+    best = np.argmax(run.returns.mean(axis=1))
+    assert run.agent(best).trial == best
+    plain = {"actor_lr": 0.02, "critic_lr": 0.02, **SMALL}
+    assert mac.train("CartPole-v0", trials=2, episodes=3, out=tmp_path / "same", **plain).digest == run.digest

@@ -36,8 +36,7 @@ class Agent:
 
     def seed(self, seed: int) -> None:
         """Start the draws of sampled actions anew."""
-        require_whole("seed", seed, *SEEDS)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(require_whole("seed", seed, *SEEDS))
 
     def action_probabilities(self, observation: Any) -> np.ndarray[Any, Any]:
         """Probabilities [..., actions] for observations [..., size]."""

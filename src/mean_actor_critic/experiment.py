@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def _setting(default: Any, limits: Limits) -> Any:
     return dataclasses.field(default=default, metadata={"limits": limits})
 
 
-def _is_whole(value: Any, low: int, high: int) -> bool:
+def _is_whole(value: object, low: int, high: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -201,10 +201,12 @@ def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
     return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
 
 
-def require_whole(field: str, value: object, low: int, high: int) -> None:
-    """Raise an InputError unless `value` is a whole number from `low` to `high`."""
-    if not _is_whole(value, low, high):
+def require_whole(field: str, value: object, low: int, high: int) -> int:
+    """`value`, Python's or NumPy's, as an int; an InputError unless it is a whole number from `low` to `high`."""
+    number = _plain(value)
+    if not _is_whole(number, low, high):
         raise InputError(field, value, f"a whole number from {low} to {high}")
+    return number
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
@@ -239,9 +241,9 @@ def make_experiment(
     """
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
-    require_whole("trials", trials, *TRIALS)
-    require_whole("episodes", episodes, *EPISODES)
-    require_whole("seed", seed, *SEEDS)
+    trials = require_whole("trials", trials, *TRIALS)
+    episodes = require_whole("episodes", episodes, *EPISODES)
+    seed = require_whole("seed", seed, *SEEDS)
     if trials * episodes > EPISODES_IN_ALL:
         raise InputError("trials × episodes", trials * episodes, f"up to {EPISODES_IN_ALL} in one run")
     applicable = applicable_settings(algorithm)
@@ -256,14 +258,17 @@ def make_experiment(
     return Experiment(Setup(environment, algorithm, **checked), hyper, trials, episodes, seed)
 
 
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, a sequence as a tuple."""
+    if isinstance(value, list | tuple):
+        return tuple(part.item() if isinstance(part, np.generic) else part for part in value)
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    return value
+
+
 def _checked(name: str, given: Any, trials: int) -> Any:
-    value = tuple(given) if isinstance(given, list | np.ndarray) else given
-    if name in _HYPER_NAMES and isinstance(value, tuple):
-        value = tuple(float(v) if isinstance(v, np.number) else v for v in value)
-    elif isinstance(value, np.integer):
-        value = int(value)
-    elif isinstance(value, np.floating):
-        value = float(value)
+    value = _plain(given)
     limits = SETTINGS[name].limits
     if not limits.valid(value):
         raise InputError(name, given, limits.allowed)
@@ -292,5 +297,5 @@ def experiment_from_json(document: Any) -> Experiment:
         document["trials"],
         document["episodes"],
         document["seed"],
-        {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()},
+        settings,
     )

@@ -76,7 +76,7 @@ class Run:
 
     def agent(self, trial: int = 0) -> Agent:
         """The agent of one trial as it is at the last checkpoint."""
-        require_whole("trial", trial, 0, self.experiment.trials - 1)
+        trial = require_whole("trial", trial, 0, self.experiment.trials - 1)
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
         networks = {

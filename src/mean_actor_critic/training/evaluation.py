@@ -35,8 +35,8 @@ def evaluate(
         seed: of the episodes; they are never those of training.
         environment: the functional environment, if it is not known by name.
     """
-    require_whole("episodes", episodes, *EPISODES)
-    require_whole("seed", seed, *SEEDS)
+    episodes = require_whole("episodes", episodes, *EPISODES)
+    seed = require_whole("seed", seed, *SEEDS)
     experiment = player.experiment
     if environment is None:
         spec = find_environment(experiment.setup.environment)

@@ -73,7 +73,7 @@ def train(
         defaults = {}
     experiment = make_experiment(spec.name, algorithm, trials, episodes, seed, {**defaults, **settings})
     versions = devices.versions()
-    width = compiled.choose_width(experiment.setup, trials, compiled.device_count())
+    width = compiled.choose_width(experiment.setup, experiment.trials, compiled.device_count())
     path = Path(out) if out is not None else _free_folder(f"{spec.name}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, width, versions)
     return _carry_on(path, manifest, spec, checkpoint_seconds, on_progress, on_start)
