@@ -212,6 +212,10 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports import cart_pole as report
+    from mean_actor_critic.reports.plots import require_matplotlib
+
+    require_matplotlib()
     from mean_actor_critic.studies import cart_pole
 
     folder = Path(options.out)
@@ -222,8 +226,6 @@ def _reproduce(options: argparse.Namespace) -> None:
             runs[run.experiment.setup.algorithm] = run
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
-    from mean_actor_critic.reports import cart_pole as report
-
     files = report.write(runs, folder)
     if not options.quiet:
         for table in report.tables(runs):

@@ -1,5 +1,6 @@
 """Figures, with matplotlib."""
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,16 @@ COLOURS = {
 }
 
 
+def require_matplotlib() -> None:
+    """Raise a MacError that names the extra, unless figures can be drawn. Ask before long work, not after it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MacError("figures need matplotlib: pip install 'mean-actor-critic[plots]'")
+
+
 def learning_curves(returns: Mapping[str, np.ndarray[Any, Any]], title: str, file: Path) -> None:
     """Mean return by episode with a 95 % band, a line for each algorithm's returns [trials, episodes]; PNG or SVG."""
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise MacError("figures need matplotlib: pip install 'mean-actor-critic[plots]'") from None
+    require_matplotlib()
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
