@@ -15,7 +15,7 @@ import pytest
 
 import mean_actor_critic as mac
 from mean_actor_critic import store
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS
 
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments
@@ -121,10 +121,22 @@ def test_python_gets_a_keyboard_interrupt(tmp_path):
     with pytest.raises(KeyboardInterrupt, match="mac resume"):
         mac.train("CartPole-v0", trials=2, episodes=300, out=tmp_path / "run", on_progress=interrupt, **SMALL)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not mac.Run.load(tmp_path / "run").finished
     run = mac.resume(tmp_path / "run")
     assert run.finished
     whole = mac.train("CartPole-v0", trials=2, episodes=300, out=tmp_path / "whole", **SMALL)
     assert run.digest == whole.digest
+
+
+def test_a_signal_in_the_last_segment_is_not_lost(tmp_path):
+    def interrupt(progress):
+        if progress.episodes_done == progress.episodes_total:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt, match="is finished") as caught:
+        mac.train("CartPole-v0", trials=2, episodes=4, out=tmp_path / "run", on_progress=interrupt, **SMALL)
+    assert caught.value.signal_number == signal.SIGTERM
+    assert mac.Run.load(tmp_path / "run").finished
 
 
 def lanes(run):
@@ -145,13 +157,23 @@ def test_a_trial_does_not_change_with_its_neighbours(tmp_path):
     assert not np.array_equal(run.returns[~same], other.returns[~same])
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_exactly_the_diverging_trials_are_marked_and_the_others_untouched(tmp_path, algorithm):
+DIVERGING = [
+    *(("actor_lr", name, "adam") for name in ALGORITHMS),
+    *(
+        (rate, "mac", name)
+        for rate in ("actor_lr", "critic_lr")
+        for name in OPTIMIZERS
+        if (rate, name) != ("actor_lr", "adam")
+    ),
+]
+
+
+@pytest.mark.parametrize(("setting", "algorithm", "optimizer"), DIVERGING)
+def test_exactly_the_diverging_trials_are_marked_and_the_others_untouched(tmp_path, setting, algorithm, optimizer):
     rates = [0.005, 1e6, 0.005, 0.01, 1e6, 0.02]
     wild = np.array(rates) == 1e6
-    setting = "critic_lr" if algorithm in ("actor_critic", "mac") else "actor_lr"
     tame = [0.01 if rate == 1e6 else rate for rate in rates]
-    settings = SMALL if "critic" in ALGORITHMS[algorithm].parts else {"hidden": (16,)}
+    settings = {"optimizer": optimizer, **(SMALL if "critic" in ALGORITHMS[algorithm].parts else {"hidden": (16,)})}
     run, calm = (
         mac.train("CartPole-v0", algorithm, trials=6, episodes=30, out=tmp_path / name, **{setting: lr}, **settings)
         for name, lr in (("wild", rates), ("calm", tame))

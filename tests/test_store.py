@@ -340,7 +340,7 @@ FORGED_POLICIES = {
 }
 FORGED_STATES = {
     "a replay of another capacity": {"state/replay/rows/reward": np.zeros((2, 17), F32)},
-    "a replay of another type": {"state/replay/written": np.zeros(2, F32)},
+    "a replay of another type": {"state/replay/filled": np.zeros(2, F32)},
     "fewer episodes than the curves have": {"state/episode": np.ones(2, I32)},
 }
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.run import Run
+
+
+RUNS = "runs"  # where runs are unless said otherwise
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(resume)
 
     runs = command("runs", _runs, "List runs.")
-    runs.add_argument("folder", metavar="DIR", nargs="?", default="runs", help="where to look (default: runs)")
+    runs.add_argument("folder", metavar="DIR", nargs="?", default=RUNS, help="where to look (default: runs)")
 
     evaluate = command("evaluate", _evaluate, "Play a run's agents, or one agent, without learning.")
     evaluate.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
@@ -90,7 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--trials", type=int, default=100, help="of each algorithm (default: 100)")
     reproduce.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    reproduce.add_argument("--out", metavar="DIR", default="runs/cart-pole", help="(default: runs/cart-pole)")
+    reproduce.add_argument("--out", metavar="DIR", help="(default: runs/cart-pole-TRIALSxEPISODES-seedSEED)")
     _add_quiet(reproduce)
     return parser
 
@@ -108,12 +112,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
     options = make_parser().parse_args(arguments)
     try:
-        options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(f"mac: warning: {message}", file=sys.stderr)
+            options.run(options)
         sys.stdout.flush()
     except MacError as fault:
         _leave(fault.exit_code, f"mac: {fault}")
     except Interrupted as fault:
-        _leave(128 + fault.signal_number, f"mac: {fault}")
+        again = "interrupted; the same command goes on from here" if options.command == "reproduce" else fault
+        _leave(128 + fault.signal_number, f"mac: {again}")
     except KeyboardInterrupt:
         _leave(130, "mac: interrupted")
     except BrokenPipeError:  # the reader of our output, such as head, has enough
@@ -144,7 +151,7 @@ def _train(options: argparse.Namespace) -> None:
             out=options.out,
             checkpoint_seconds=options.checkpoint_seconds,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
-            on_start=lambda _, path: None if options.quiet else print(f"run folder: {path}", file=sys.stderr),
+            on_start=lambda path: None if options.quiet else print(f"run folder: {path}", file=sys.stderr),
             **settings,
         )
     _show_run(run, options.quiet)
@@ -152,7 +159,6 @@ def _train(options: argparse.Namespace) -> None:
 
 def _resume(options: argparse.Namespace) -> None:
     from mean_actor_critic.run import Run
-    from mean_actor_critic.training import devices
     from mean_actor_critic.training.loop import resume
 
     run = Run.load(options.path)
@@ -161,10 +167,6 @@ def _resume(options: argparse.Namespace) -> None:
         if not options.quiet:
             print(f"{options.path}: already finished", file=sys.stderr)
     else:
-        now = devices.versions()
-        changed = [f"{k} {v} → {now[k]}" for k, v in run.manifest.versions.items() if now.get(k) not in (None, v)]
-        if changed:
-            print(f"mac: warning: the low bits of the results may change with {', '.join(changed)}", file=sys.stderr)
         with progress_display(options.quiet) as watch:
             show = watch(str(options.path))
             run = resume(options.path, checkpoint_seconds=options.checkpoint_seconds, on_progress=show)
@@ -175,9 +177,10 @@ def _runs(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports.tables import runs_table
 
     folder = Path(options.folder)
-    if not os.path.isdir(folder):
+    there = os.path.isdir(folder)
+    if not there and options.folder != RUNS:
         raise InputError("DIR", options.folder, "a folder")
-    table, count = runs_table(folder)
+    table, count = runs_table(folder) if there else (None, 0)
     if count:
         _console().print(table)
     else:
@@ -218,7 +221,8 @@ def _reproduce(options: argparse.Namespace) -> None:
     require_matplotlib()
     from mean_actor_critic.studies import cart_pole
 
-    folder = Path(options.out)
+    default = f"runs/cart-pole-{options.trials}x{options.episodes}-seed{options.seed}"
+    folder = Path(options.out or default)
     runs: dict[str, Run] = {}
     started = time.monotonic()
     with progress_display(options.quiet) as watch:

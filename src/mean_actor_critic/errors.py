@@ -38,11 +38,11 @@ class OutOfMemoryError(MacError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training stopped on a signal after writing a checkpoint.
+    """Training stopped on a signal; what is on disk is whole.
 
     A KeyboardInterrupt, so that notebooks and scripts behave as they would with any other library.
     """
 
-    def __init__(self, signal_number: int, path: str) -> None:
-        super().__init__(f"interrupted; continue with: mac resume {path}")
+    def __init__(self, signal_number: int, advice: str) -> None:
+        super().__init__(f"interrupted; {advice}")
         self.signal_number = signal_number

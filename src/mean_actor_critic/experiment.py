@@ -5,7 +5,6 @@ The fields below are the only place where a setting's default, meaning and limit
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
@@ -114,7 +113,7 @@ class Setup:
     time_limit: str = _choice(
         "bootstrap", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end", "critic"
     )
-    replay_capacity: int = _whole(2000, "transitions that the critic's replay holds", "critic", high=10_000_000)
+    replay_capacity: int = _whole(2000, "transitions that the critic's replay holds", "critic")
     minibatches: int = _whole(10, "critic steps after each episode", "critic")
     batch_size: int = _whole(32, "transitions in each critic step", "critic")
 
@@ -197,7 +196,9 @@ def applicable_settings(algorithm: str) -> list[str]:
 def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
     """The error for a name that is not among `known`, with a guess at what was meant."""
     names = sorted(known)
-    close = difflib.get_close_matches(str(value), names, n=1)
+    close = difflib.get_close_matches(str(value), names, n=1) or difflib.get_close_matches(
+        str(value).lower(), names, n=1
+    )
     return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
 
 
@@ -269,6 +270,8 @@ def _plain(value: Any) -> Any:
 
 def _checked(name: str, given: Any, trials: int) -> Any:
     value = _plain(given)
+    if name == "hidden" and not isinstance(value, tuple):
+        value = (value,)
     limits = SETTINGS[name].limits
     if not limits.valid(value):
         raise InputError(name, given, limits.allowed)
@@ -289,8 +292,6 @@ def experiment_from_json(document: Any) -> Experiment:
     environment, settings = document["environment"], document["settings"]
     if not isinstance(environment, str) or not isinstance(settings, dict):
         raise InputError("experiment", "environment or settings", "a name, and settings by name")
-    if any(isinstance(v, float) and not math.isfinite(v) for v in settings.values()):
-        raise InputError("settings", "a number that is not finite", "finite numbers")
     return make_experiment(
         environment,
         document["algorithm"],

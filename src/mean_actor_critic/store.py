@@ -158,9 +158,8 @@ def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping
         existed = path.exists()
         if path.is_symlink() or (existed and not path.is_dir()):
             raise InputError("out", str(path), "a folder")
-        if existed and any(path.iterdir()):
-            hint = f" (mac resume {path} continues the run in this one)" if (path / "manifest.json").exists() else ""
-            raise InputError("out", str(path), "an empty or new folder" + hint)
+        if existed and any(entry.name != "lock" for entry in path.iterdir()):
+            raise _in_use(path)
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
             raise InputError("out", str(path), "a folder that can be written")
@@ -175,12 +174,21 @@ def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping
     }
     document["sha256"] = _digest_of_document(document)
     try:
-        write_whole(path / "manifest.json", json.dumps(document, indent=2).encode())
+        with sole_writer(path):  # of two that found the folder empty, one
+            if (path / "manifest.json").exists():
+                raise _in_use(path)
+            write_whole(path / "manifest.json", json.dumps(document, indent=2).encode())
     except DiskError:
         if not existed:
+            (path / "lock").unlink(missing_ok=True)
             path.rmdir()
         raise
     return read_manifest(path)
+
+
+def _in_use(path: Path) -> InputError:
+    hint = f" (mac resume {path} continues the run in this one)" if (path / "manifest.json").exists() else ""
+    return InputError("out", str(path), "an empty or new folder" + hint)
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -1,5 +1,6 @@
 """Which environments can be had by name, and what they look like from outside. Imports no JAX until one is built."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,17 +46,33 @@ def find_environment(name: str) -> EnvironmentSpec:
         return COMPILED[name]
     if name not in gymnasium.registry:
         raise unknown_name("environment", name, COMPILED)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is a newer version does not matter to a refusal
-            environment = gymnasium.make(name)
-    except Exception as fault:  # an environment's own code may raise anything
-        raise InputError("environment", name, f"one that can be made; this one raised {_one_line(fault)}") from None
-    space = environment.action_space
-    environment.close()
-    if not isinstance(space, gymnasium.spaces.Discrete):
+    space = _action_space(name)
+    if space is not None and not isinstance(space, gymnasium.spaces.Discrete):
         raise InputError("environment", name, f"a Discrete action space; this one's is {space}")
     raise InputError("environment", name, "an environment that is a JAX program: " + ", ".join(COMPILED))
+
+
+def _action_space(name: str) -> "gymnasium.Space[Any] | None":
+    """Of a registered environment, if it can be made here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is a newer version does not matter to a refusal
+        try:
+            environment = gymnasium.make(name)
+        except Exception:  # an environment's own code may raise anything, and it is refused in any case
+            return None
+    space = environment.action_space
+    environment.close()
+    return space
+
+
+@dataclasses.dataclass(frozen=True)
+class _Given:
+    """Builds what was given. Equal for the same environment, so that compiled programs are found again."""
+
+    environment: Any
+
+    def __call__(self) -> Any:
+        return self.environment
 
 
 def describe(
@@ -71,8 +88,4 @@ def describe(
         raise InputError("environment", name, f"a Discrete action space that starts at 0; this one's is {actions}")
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
         raise InputError("environment", name, f"a Box observation space of one dimension; this one's is {observations}")
-    return EnvironmentSpec(name, observations.shape[0], int(actions.n), max_episode_steps, lambda: environment)
-
-
-def _one_line(fault: BaseException) -> str:
-    return " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
+    return EnvironmentSpec(name, observations.shape[0], int(actions.n), max_episode_steps, _Given(environment))

@@ -13,9 +13,10 @@ from mean_actor_critic.kernels import dense, log_softmax
 from mean_actor_critic.networks import Network, initial_mlp, mlp, softmax, sum_over_actions
 from mean_actor_critic.types import EpisodeMetrics, Evidence, LearnerState, RunningAverage, Trajectory
 
-# Weights beyond this count as diverged along with non-finite ones. There a softmax is saturated in float32: its
+# Weights beyond these count as diverged along with non-finite ones. There a softmax is saturated in float32: its
 # gradient is exactly zero, nothing would ever become infinite, and the trial would pass for a slow learner.
-LARGEST_WEIGHT = 1e5
+LARGEST_POLICY_WEIGHT = 1e3
+LARGEST_CRITIC_WEIGHT = 1e4  # more, because a critic's outputs are of the size of the returns
 
 TARGET_ROWS = 320  # rows whose targets are computed together: enough to pay, few enough to stay in the cache
 
@@ -160,7 +161,8 @@ def _descend(network: Network, direction: Network, learning_rate: Array) -> Netw
 
 def _is_healthy(state: LearnerState) -> Bool[Array, ""]:
     """Every weight is finite and within bounds, every optimiser statistic is finite."""
-    weights = jax.tree.leaves((state.policy, state.critic))
+    bounds = ((state.policy, LARGEST_POLICY_WEIGHT), (state.critic, LARGEST_CRITIC_WEIGHT))
+    # a comparison with NaN is false as well
+    bounded = [jnp.all(jnp.abs(w) < bound) for network, bound in bounds for w in jax.tree.leaves(network)]
     statistics = jax.tree.leaves((state.policy_optimizer, state.critic_optimizer, state.average_return))
-    bounded = [jnp.all(jnp.abs(w) < LARGEST_WEIGHT) for w in weights]  # false for NaN as well
     return jnp.all(jnp.stack(bounded + [jnp.all(jnp.isfinite(s)) for s in statistics]))

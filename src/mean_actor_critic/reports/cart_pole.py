@@ -25,6 +25,11 @@ def scores(runs: Mapping[str, Run], episodes: int) -> dict[str, Summary]:
     return {name: summarise(trial_scores(run.returns, episodes)) for name, run in runs.items()}
 
 
+def diverged(run: Run, episodes: int) -> int:
+    """Trials that diverged within the first `episodes`."""
+    return int(np.sum((run.diverged_at > 0) & (run.diverged_at <= episodes)))
+
+
 def tables(runs: Mapping[str, Run]) -> list[Table]:
     """A table for each budget, best first, beside the paper's numbers."""
     made = []
@@ -38,7 +43,7 @@ def tables(runs: Mapping[str, Run]) -> list[Table]:
             table.add_row(
                 ALGORITHMS[name].title,
                 *summary_cells(summary),
-                str(sum(runs[name].diverged_at > 0)),
+                str(diverged(runs[name], budget)),
                 f"{published.mean} ± {published.spread}",
             )
         made.append(table)
@@ -49,10 +54,14 @@ def verdict(runs: Mapping[str, Run]) -> str:
     """The answer in one sentence, whichever it is."""
     budget = budgets(runs)[-1]
     ranked = sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean)
-    order = " > ".join(f"{ALGORITHMS[name].title} {summary.mean:.1f}" for name, summary in ranked)
+    order = ""
+    for (name, summary), better in zip(ranked, [None, *(summary for _, summary in ranked)], strict=False):
+        sign = "" if better is None else " > " if better.low > summary.high else " ~ "
+        order += f"{sign}{ALGORITHMS[name].title} {summary.mean:.1f}"
+    overlap = " (~: the intervals overlap)" if "~" in order else ""
     papers = sorted(runs, key=lambda name: -CART_POLE_SCORES[name].mean)
     agreement = "the same" if [name for name, _ in ranked] == papers else "another"
-    return f"Over {budget} episodes: {order}. The paper reports {agreement} order."
+    return f"Over {budget} episodes: {order}{overlap}. The paper reports {agreement} order."
 
 
 def write(runs: Mapping[str, Run], folder: Path) -> list[Path]:
@@ -72,8 +81,8 @@ def _table_rows(runs: Mapping[str, Run]) -> list[list[object]]:
     for budget in budgets(runs):
         for name, summary in scores(runs, budget).items():
             numbers = [f"{x:.3f}" for x in (summary.mean, summary.sd, summary.low, summary.high)]
-            diverged = int(sum(runs[name].diverged_at > 0))
-            rows.append([name, budget, *numbers, summary.n, diverged, CART_POLE_SCORES[name].mean])
+            paper = CART_POLE_SCORES[name].mean
+            rows.append([name, budget, *numbers, summary.n, diverged(runs[name], budget), paper])
     return rows
 
 

@@ -29,7 +29,9 @@ def reproduce(
         path = folder / algorithm
         asked = make_experiment(ENVIRONMENT, algorithm, trials, episodes, seed, settings_for(environment, algorithm))
         there = Run.load(path) if (path / "manifest.json").exists() else None
-        if there is None or there.experiment != asked:
+        if there is not None and there.experiment != asked:
+            raise InputError("out", str(folder), f"a folder without another study; {path} was run with other settings")
+        if there is None:
             show = watch(algorithm)
             yield (
                 train(ENVIRONMENT, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, on_progress=show),

@@ -45,7 +45,26 @@ def versions() -> dict[str, str]:
         "jax": jax.__version__,
         "jaxlib": importlib.metadata.version("jaxlib"),
         "numpy": np.__version__,
+        "optax": importlib.metadata.version("optax"),
         "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
         "devices": str(jax.device_count()),
-        "machine": platform.machine(),
+        "machine": f"{platform.machine()} {_processor()}",
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
+
+
+def changes(recorded: dict[str, str]) -> list[str]:
+    """What differs now from the versions that a manifest recorded, as "name before → now"."""
+    now = versions()
+    return [f"{name} {recorded[name]} → {now[name]}" for name in now if recorded.get(name, now[name]) != now[name]]
+
+
+def _processor() -> str:
+    """The model of the CPU where Linux tells it: XLA compiles for its features."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("vendor_id", "cpu family", "model", "stepping")
+    found = dict(line.replace("\t", "").split(":", 1) for line in lines if ":" in line)
+    return " ".join(found[name].strip() for name in wanted if name in found)

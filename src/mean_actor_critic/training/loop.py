@@ -3,7 +3,9 @@
 import concurrent.futures
 import contextlib
 import datetime
+import shlex
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from mean_actor_critic.training import compiled, devices, signals
 from mean_actor_critic.training.study import Study
 
 CHECKPOINT_SECONDS = 30.0
+PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
 FunctionalEnvironment = FuncEnv[Any, Any, Any, Any, Any, Any, Any]
 
@@ -36,7 +39,7 @@ def train(
     out: str | Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
-    on_start: Callable[[store.Manifest, Path], None] | None = None,
+    on_start: Callable[[Path], None] | None = None,
     **settings: Any,
 ) -> Run:
     """Train `trials` independent agents and keep everything in a run folder.
@@ -51,14 +54,14 @@ def train(
         out: the run folder, new or empty; by default one below `runs/`.
         checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
         on_progress: called after every segment.
-        on_start: called once with the manifest and folder, before training begins.
+        on_start: called once with the run folder, before training begins.
         **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
             A number may be given for each trial, as a list.
 
     Raises:
         InputError: something cannot be used; nothing was written.
         DiskError: the disk refused; what was written before is whole.
-        Interrupted: a signal came; a checkpoint was written.
+        Interrupted: a signal came; what is on disk is whole.
     """
     _check_seconds(checkpoint_seconds)
     if isinstance(environment, str):
@@ -85,7 +88,6 @@ def resume(
     *,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
-    on_start: Callable[[store.Manifest, Path], None] | None = None,
 ) -> Run:
     """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
 
@@ -94,7 +96,6 @@ def resume(
         environment: the functional environment the run was started with, if it was not known by name.
         checkpoint_seconds: time between checkpoints.
         on_progress: called after every segment.
-        on_start: called once with the manifest and folder, before training goes on.
     """
     _check_seconds(checkpoint_seconds)
     folder = Path(path)
@@ -106,8 +107,10 @@ def resume(
         spec = describe(type(environment).__name__, environment, setup.max_episode_steps)
         if spec.name != setup.environment:
             raise InputError("environment", spec.name, f"the one that the run was started with, {setup.environment}")
-    devices.prepare()
-    return _carry_on(folder, manifest, spec, checkpoint_seconds, on_progress, on_start)
+    changed = devices.changes(manifest.versions)
+    if changed:
+        warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
+    return _carry_on(folder, manifest, spec, checkpoint_seconds, on_progress)
 
 
 def _carry_on(
@@ -116,12 +119,15 @@ def _carry_on(
     environment: EnvironmentSpec,
     checkpoint_seconds: float,
     on_progress: Show | None,
-    on_start: Callable[[store.Manifest, Path], None] | None,
+    on_start: Callable[[Path], None] | None = None,
 ) -> Run:
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
+    known = environment.name in COMPILED
+    command = f"mac resume {shlex.quote(str(path))}" if known else f"resume({str(path)!r}, environment)"
+    advice = f"continue with: {command}"
     with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
         if on_start:
-            on_start(manifest, path)
+            on_start(path)
         checkpoint = store.read_checkpoint(path, manifest, set_aside=True)
         study = worker.submit(Study, manifest.experiment, environment, manifest.width, checkpoint.arrays).result()
         saved = time.monotonic()
@@ -131,9 +137,11 @@ def _carry_on(
             segment = worker.submit(study.advance)
             while not segment.done():
                 concurrent.futures.wait([segment], timeout=0.2)
-                if listener.received is not None and not unsaved:  # perhaps compiling: nothing to wait for
+                waited = time.monotonic() - listener.received_at
+                # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
+                if listener.received is not None and (not unsaved or waited > PATIENCE_SECONDS):
                     worker.shutdown(wait=False)
-                    raise Interrupted(listener.received, str(path))
+                    raise Interrupted(listener.received, advice)
             progress = segment.result()
             if on_progress:
                 on_progress(progress)
@@ -141,8 +149,8 @@ def _carry_on(
             if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
                 store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
                 saved, unsaved = time.monotonic(), False
-            if listener.received is not None and not study.finished:
-                raise Interrupted(listener.received, str(path))
+            if listener.received is not None:
+                raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
         worker.shutdown()
         return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
 

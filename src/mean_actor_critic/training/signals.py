@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
@@ -14,12 +15,13 @@ class Listener:
     """Remembers the first signal."""
 
     received: int | None = None
+    received_at = 0.0  # by time.monotonic()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """A signal handler."""
         if self.received is not None:
             os._exit(128 + number)
-        self.received = number
+        self.received, self.received_at = number, time.monotonic()
 
 
 @contextlib.contextmanager

@@ -150,6 +150,9 @@ def _named_leaves(state: LearnerState) -> Arrays:
 
 def _state_from_arrays(template: LearnerState, arrays: Arrays) -> LearnerState:
     expected = _named_leaves(template)
+    foreign = set(arrays) - set(expected) - {"returns", "lengths"}
+    if foreign:
+        raise DamagedFileError(f"checkpoint: holds something that no run writes: {min(foreign)}")
     for name, leaf in expected.items():
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
