@@ -83,6 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    evaluate.add_argument("--quiet", action="store_true", help="no progress, only the table")
 
     export = command("export", _export, "Save one trial of a run as an agent, a single file.")
     export.add_argument("path", metavar="RUN", help="a run folder")
@@ -198,10 +199,13 @@ def _evaluate(options: argparse.Namespace) -> None:
         f"{options.player}: {options.episodes} episodes{' of each trial' if _is_run(player) else ''}",
         ["Actions", "mean return", "SD", "95 % interval", "trials" if _is_run(player) else "episodes"],
     )
-    for name, deterministic in (("sampled", False), ("most probable", True)):
-        returns = evaluate(player, options.episodes, deterministic=deterministic, seed=options.seed)
-        # the independent unit: trials of a run, episodes of one agent
-        table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if _is_run(player) else returns[0])))
+    with progress_display(options.quiet) as watch:
+        for name, deterministic in (("sampled", False), ("most probable", True)):
+            returns = evaluate(
+                player, options.episodes, deterministic=deterministic, seed=options.seed, on_progress=watch(name)
+            )
+            # the independent unit: trials of a run, episodes of one agent
+            table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if _is_run(player) else returns[0])))
     _console().print(table)
 
 

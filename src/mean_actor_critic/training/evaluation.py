@@ -1,5 +1,6 @@
 """Playing trained agents without learning."""
 
+import functools
 from typing import Any
 
 import jax
@@ -12,9 +13,11 @@ from mean_actor_critic.environments.catalogue import EnvironmentSpec, describe, 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.networks import Network
+from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices
 
+CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
 _EVALUATION = 2**32 - 2  # folded into a trial's key: these episodes are not those of training
 
 
@@ -25,6 +28,7 @@ def evaluate(
     deterministic: bool = False,
     seed: int = 0,
     environment: Any = None,
+    on_progress: Show | None = None,
 ) -> np.ndarray[Any, Any]:
     """Undiscounted returns [trials, episodes] of fresh episodes; one trial for an agent, all of them for a run.
 
@@ -34,6 +38,7 @@ def evaluate(
         deterministic: take the most probable action instead of sampling.
         seed: of the episodes; they are never those of training.
         environment: the functional environment, if it is not known by name.
+        on_progress: called now and then.
     """
     episodes = require_whole("episodes", episodes, *EPISODES)
     seed = require_whole("seed", seed, *SEEDS)
@@ -48,14 +53,23 @@ def evaluate(
         raise InputError("agent", "its networks", f"ones for {spec.name}")
     devices.prepare()
     trials = np.array([agent.trial for agent in agents], np.uint32)
-    played = _player(experiment.setup, spec, episodes, deterministic)(np.uint32(seed), trials, policies)
-    return np.asarray(played)
+    play = _player(experiment.setup, spec, deterministic)
+    returns = np.zeros((len(agents), episodes), np.float32)
+    for first in range(0, episodes, CHUNK):
+        count = min(CHUNK, episodes - first)
+        played = play(np.uint32(seed), trials, policies, np.int32(first))
+        returns[:, first : first + count] = np.asarray(played)[:, :count]
+        if on_progress:
+            done = len(agents) * (first + count)
+            on_progress(Progress(done, returns.size, float(np.mean(returns[:, : first + count])), diverged=0))
+    return returns
 
 
-def _player(setup: Setup, environment: EnvironmentSpec, episodes: int, greedy: bool) -> Any:
-    """Compiled `(seed [], trial [lane], policy [lane]) -> returns [lane, episodes]`."""
+@functools.cache
+def _player(setup: Setup, environment: EnvironmentSpec, greedy: bool) -> Any:
+    """Compiled `(seed [], trial [lane], policy [lane], first []) -> returns [lane, CHUNK]` of episodes from `first`."""
 
-    def play(seed: Array, trial: Array, policy: Network) -> Array:
+    def play(seed: Array, trial: Array, policy: Network, first: Array) -> Array:
         def episode(number: Array) -> Array:
             keys = jax.vmap(
                 lambda trial: jax.random.split(
@@ -65,6 +79,6 @@ def _player(setup: Setup, environment: EnvironmentSpec, episodes: int, greedy: b
             trajectory = compiled.rollout(setup, environment, policy, keys[:, 0], keys[:, 1], greedy)
             return jnp.sum(trajectory.reward, axis=1)
 
-        return jax.lax.map(episode, jnp.arange(episodes)).T
+        return jax.lax.map(episode, first + jnp.arange(CHUNK)).T
 
     return jax.jit(play)
