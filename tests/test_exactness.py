@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -16,6 +17,8 @@ import pytest
 import mean_actor_critic as mac
 from mean_actor_critic import store
 from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS
+from mean_actor_critic.training import devices, loop
+from mean_actor_critic.training.study import Study
 
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments
@@ -126,6 +129,38 @@ def test_python_gets_a_keyboard_interrupt(tmp_path):
     assert run.finished
     whole = mac.train("CartPole-v0", trials=2, episodes=300, out=tmp_path / "whole", **SMALL)
     assert run.digest == whole.digest
+
+
+def test_a_segment_that_outlasts_our_patience_is_given_up_for_the_last_checkpoint(tmp_path, monkeypatch):
+    advance, released, segments = Study.advance, threading.Event(), []
+
+    def slow_from_the_third(study):
+        segments.append(study)
+        if len(segments) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            released.wait(60)
+        return advance(study)
+
+    monkeypatch.setattr(Study, "advance", slow_from_the_third)
+    monkeypatch.setattr(loop, "PATIENCE_SECONDS", 0.5)
+    path = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt, match="mac resume"):
+        mac.train("CartPole-v0", trials=2, episodes=50, out=path, checkpoint_seconds=3600, **SMALL)
+    assert not released.is_set()
+    released.set()
+    monkeypatch.undo()
+    assert mac.Run.load(path).episodes_done.max() == 0  # no checkpoint was due yet
+    whole = mac.train("CartPole-v0", trials=2, episodes=50, out=tmp_path / "whole", **SMALL)
+    assert mac.resume(path).digest == whole.digest
+
+
+def test_a_resume_on_another_machine_warns(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "_processor", lambda: "some other CPU")
+    path = tmp_path / "run"
+    mac.train("CartPole-v0", trials=2, episodes=2, out=path, **SMALL)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="low bits.* some other CPU"):
+        assert mac.resume(path).finished
 
 
 def test_a_signal_in_the_last_segment_is_not_lost(tmp_path):

@@ -13,15 +13,13 @@ from mean_actor_critic._version import __version__
 from mean_actor_critic.errors import InputError, Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_settings
 from mean_actor_critic.progress import progress_display
+from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.run import Run
-
-
-RUNS = "runs"  # where runs are unless said otherwise
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,7 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(resume)
 
     runs = command("runs", _runs, "List runs.")
-    runs.add_argument("folder", metavar="DIR", nargs="?", default=RUNS, help="where to look (default: runs)")
+    runs.add_argument("folder", metavar="DIR", nargs="?", default=RUNS, help=f"where to look (default: {RUNS})")
 
     evaluate = command("evaluate", _evaluate, "Play a run's agents, or one agent, without learning.")
     evaluate.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
@@ -101,8 +99,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_checkpoint_seconds(parser: argparse.ArgumentParser) -> None:
-    text = "time between checkpoints, which is what a kill -9 can cost (default: 30)"
-    parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=30.0, help=text)
+    text = f"time between checkpoints, which is what a kill -9 can cost (default: {CHECKPOINT_SECONDS:g})"
+    parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=CHECKPOINT_SECONDS, help=text)
 
 
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -225,7 +223,7 @@ def _reproduce(options: argparse.Namespace) -> None:
     require_matplotlib()
     from mean_actor_critic.studies import cart_pole
 
-    default = f"runs/cart-pole-{options.trials}x{options.episodes}-seed{options.seed}"
+    default = f"{RUNS}/cart-pole-{options.trials}x{options.episodes}-seed{options.seed}"
     folder = Path(options.out or default)
     runs: dict[str, Run] = {}
     started = time.monotonic()

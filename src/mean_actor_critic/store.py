@@ -31,6 +31,8 @@ from mean_actor_critic.experiment import Experiment, experiment_from_json
 
 RUN_FORMAT = "mean_actor_critic run 1"
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
+RUNS = "runs"  # the folder of run folders, unless said otherwise
+CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import unknown_name
+from mean_actor_critic.experiment import Setup, unknown_name
 
 if TYPE_CHECKING:
     from gymnasium.experimental.functional import FuncEnv
@@ -63,6 +63,20 @@ def _action_space(name: str) -> "gymnasium.Space[Any] | None":
     space = environment.action_space
     environment.close()
     return space
+
+
+def environment_of(setup: Setup, given: "FuncEnv[Any, Any, Any, Any, Any, Any, Any] | None") -> EnvironmentSpec:
+    """The environment that a run or agent is about: by its name, or the one given if it has none.
+
+    Raises:
+        InputError: the one given is another, or none was given and the name is unknown.
+    """
+    if given is None:
+        return find_environment(setup.environment)
+    spec = describe(type(given).__name__, given, setup.max_episode_steps)
+    if spec.name != setup.environment:
+        raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")
+    return spec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The Cart Pole study as tables, files and one sentence."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,10 +55,12 @@ def verdict(runs: Mapping[str, Run]) -> str:
     """The answer in one sentence, whichever it is."""
     budget = budgets(runs)[-1]
     ranked = sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean)
-    order = ""
-    for (name, summary), better in zip(ranked, [None, *(summary for _, summary in ranked)], strict=False):
-        sign = "" if better is None else " > " if better.low > summary.high else " ~ "
-        order += f"{sign}{ALGORITHMS[name].title} {summary.mean:.1f}"
+    order = "".join(
+        f"{ALGORITHMS[name].title} {summary.mean:.1f}{' > ' if summary.low > worse.high else ' ~ '}"
+        for (name, summary), (_, worse) in itertools.pairwise(ranked)
+    )
+    last, summary = ranked[-1]
+    order += f"{ALGORITHMS[last].title} {summary.mean:.1f}"
     overlap = " (~: the intervals overlap)" if "~" in order else ""
     papers = sorted(runs, key=lambda name: -CART_POLE_SCORES[name].mean)
     agreement = "the same" if [name for name, _ in ranked] == papers else "another"

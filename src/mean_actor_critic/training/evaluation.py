@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from mean_actor_critic.agent import Agent
-from mean_actor_critic.environments.catalogue import EnvironmentSpec, describe, find_environment
+from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.networks import Network
@@ -43,10 +43,7 @@ def evaluate(
     episodes = require_whole("episodes", episodes, *EPISODES)
     seed = require_whole("seed", seed, *SEEDS)
     experiment = player.experiment
-    if environment is None:
-        spec = find_environment(experiment.setup.environment)
-    else:
-        spec = describe(type(environment).__name__, environment, experiment.setup.max_episode_steps)
+    spec = environment_of(experiment.setup, environment)
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
     policies = jax.tree.map(lambda *layers: np.stack(layers), *(agent.policy for agent in agents))
     if policies[0].weight.shape[1] != spec.observation_size or policies[-1].bias.shape[1] != spec.actions:

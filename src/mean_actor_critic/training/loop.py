@@ -14,7 +14,13 @@ import jax
 from gymnasium.experimental.functional import FuncEnv
 
 from mean_actor_critic import store
-from mean_actor_critic.environments.catalogue import COMPILED, EnvironmentSpec, describe, find_environment
+from mean_actor_critic.environments.catalogue import (
+    COMPILED,
+    EnvironmentSpec,
+    describe,
+    environment_of,
+    find_environment,
+)
 from mean_actor_critic.errors import InputError, Interrupted, OutOfMemoryError
 from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.presets import settings_for
@@ -23,7 +29,6 @@ from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices, signals
 from mean_actor_critic.training.study import Study
 
-CHECKPOINT_SECONDS = 30.0
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
 FunctionalEnvironment = FuncEnv[Any, Any, Any, Any, Any, Any, Any]
@@ -37,7 +42,7 @@ def train(
     episodes: int = 200,
     seed: int = 0,
     out: str | Path | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
     on_start: Callable[[Path], None] | None = None,
     **settings: Any,
@@ -86,7 +91,7 @@ def resume(
     path: str | Path,
     environment: FunctionalEnvironment | None = None,
     *,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
 ) -> Run:
     """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
@@ -100,13 +105,7 @@ def resume(
     _check_seconds(checkpoint_seconds)
     folder = Path(path)
     manifest = store.read_manifest(folder)
-    setup = manifest.experiment.setup
-    if environment is None:
-        spec = find_environment(setup.environment)
-    else:
-        spec = describe(type(environment).__name__, environment, setup.max_episode_steps)
-        if spec.name != setup.environment:
-            raise InputError("environment", spec.name, f"the one that the run was started with, {setup.environment}")
+    spec = environment_of(manifest.experiment.setup, environment)
     changed = devices.changes(manifest.versions)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
@@ -173,6 +172,6 @@ def _memory_faults() -> Iterator[None]:
 
 def _free_folder(name: str) -> Path:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    base = Path("runs") / f"{name}-{stamp}"
+    base = Path(store.RUNS) / f"{name}-{stamp}"
     candidates = [base, *(base.with_name(f"{base.name}-{i}") for i in range(2, 100))]
     return next((path for path in candidates if not path.exists()), base)

@@ -48,17 +48,13 @@ class Study:
             self.lengths: np.ndarray[Any, Any] = np.zeros((trials, episodes), np.int32)
         else:
             template = jax.eval_shape(initial, experiment.seed, np.arange(trials))
-            state = _state_from_arrays(template, saved)
-            for name, dtype in (("returns", np.float32), ("lengths", np.int32)):
-                array = saved.get(name)
-                if array is None or array.shape != (trials, episodes) or array.dtype != dtype:
-                    raise DamagedFileError(f"checkpoint: {name} is missing or does not fit the manifest")
+            state = _state_from_arrays(template, (trials, episodes), saved)
             self.returns, self.lengths = saved["returns"].copy(), saved["lengths"].copy()
             if not np.array_equal(state.episode, np.sum(self.lengths > 0, axis=1)):
                 raise DamagedFileError("checkpoint: its curves do not fit its states")
 
         groups = math.ceil(trials / width)
-        devices = min(len(jax.devices()), groups)
+        devices = min(compiled.device_count(), groups)
         mesh = compiled.lane_mesh(devices)
         self._sharding = NamedSharding(mesh, PartitionSpec("lane"))
         self._program = compiled.segment_program(experiment.setup, environment, mesh)
@@ -148,13 +144,19 @@ def _named_leaves(state: LearnerState) -> Arrays:
     return {STATE + jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
-def _state_from_arrays(template: LearnerState, arrays: Arrays) -> LearnerState:
-    expected = _named_leaves(template)
-    foreign = set(arrays) - set(expected) - {"returns", "lengths"}
+def _state_from_arrays(template: LearnerState, curves: tuple[int, int], arrays: Arrays) -> LearnerState:
+    """The states in the arrays of a checkpoint, which must be exactly those that `Study.arrays` gives."""
+    states = _named_leaves(template)
+    expected: dict[str, Any] = {
+        **states,
+        "returns": jax.ShapeDtypeStruct(curves, np.float32),
+        "lengths": jax.ShapeDtypeStruct(curves, np.int32),
+    }
+    foreign = set(arrays) - set(expected)
     if foreign:
         raise DamagedFileError(f"checkpoint: holds something that no run writes: {min(foreign)}")
     for name, leaf in expected.items():
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise DamagedFileError(f"checkpoint: {name} is missing or does not fit the manifest")
-    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in expected])
+    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in states])
