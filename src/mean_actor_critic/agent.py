@@ -1,20 +1,36 @@
 """One-file agents: a trained policy and all that is needed to use it. Runs on NumPy alone."""
 
+import itertools
 import json
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mean_actor_critic import store
+from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.experiment import SEEDS, Experiment, experiment_from_json, require_whole
-from mean_actor_critic.networks import Layer, Network, inverse_cdf, mlp, softmax
+from mean_actor_critic.networks import Layer, Network, inverse_cdf, mlp, normalize, softmax
 
-AGENT_FORMAT = "mean_actor_critic agent 1"
+AGENT_FORMAT = "mean_actor_critic agent 2"
 
 _PARAMETER = re.compile(r"(policy|critic)/(\d)/(weight|bias)")
+_NORMALIZER = ("normalizer/mean", "normalizer/variance")
+
+
+class Networks(NamedTuple):
+    """What an agent has learned."""
+
+    policy: Network  # layers from observation to action logits
+    critic: Network  # layers from observation to action values; empty if the algorithm has none
+    normalizer: tuple[Any, ...] = ()  # mean and variance [size] of observations, if they are normalised
+
+    def to_arrays(self) -> store.Arrays:
+        """By the names that `networks_from_arrays` knows."""
+        normalizer = {name: np.asarray(x) for name, x in zip(_NORMALIZER, self.normalizer, strict=False)}
+        return {**_named("policy", self.policy), **_named("critic", self.critic), **normalizer}
 
 
 class Agent:
@@ -22,29 +38,43 @@ class Agent:
 
     Attributes:
         experiment: what it was trained by; `experiment.setup.environment` names the environment.
-        trial: which trial of that experiment it is.
-        policy: layers from observation to action logits.
-        critic: layers from observation to action values; empty if the algorithm has none.
+        spaces: of that environment.
+        trial: which trial of that experiment it is, by its place, from 0.
+        networks: what it has learned.
     """
 
-    def __init__(self, experiment: Experiment, trial: int, policy: Network, critic: Network, seed: int = 0) -> None:
+    def __init__(self, experiment: Experiment, spaces: Spaces, trial: int, networks: Networks, seed: int = 0) -> None:
         self.experiment = experiment
+        self.spaces = spaces
         self.trial = trial
-        self.policy = policy
-        self.critic = critic
+        self.networks = networks
         self.seed(seed)
+
+    @property
+    def policy(self) -> Network:
+        """Layers from observation to action logits."""
+        return self.networks.policy
+
+    @property
+    def critic(self) -> Network:
+        """Layers from observation to action values; empty if the algorithm has none."""
+        return self.networks.critic
 
     def seed(self, seed: int) -> None:
         """Start the draws of sampled actions anew."""
         self._random = np.random.default_rng(require_whole("seed", seed, *SEEDS))
 
     def action_probabilities(self, observation: Any) -> np.ndarray[Any, Any]:
-        """Probabilities [..., actions] for observations [..., size]."""
-        observation = np.asarray(observation, np.float32)
-        size = self.policy[0].weight.shape[0]
-        if observation.ndim == 0 or observation.shape[-1] != size:
-            raise InputError("observation", f"an array of shape {observation.shape}", f"a last dimension of {size}")
-        return softmax(mlp(self.policy, observation, self.experiment.setup.activation))
+        """Probabilities [..., actions] for one observation of the environment, or a batch of them [...]."""
+        try:
+            seen = flatten(self.spaces.observation, observation)
+        except FormError as fault:
+            raise InputError(
+                "observation", _brief(observation), f"one of {self.spaces.observation}; it {fault}"
+            ) from None
+        if self.networks.normalizer:
+            seen = normalize(seen, *self.networks.normalizer)
+        return softmax(mlp(self.policy, seen, self.experiment.setup.activation))
 
     def predict(
         self,
@@ -53,31 +83,37 @@ class Agent:
         episode_start: Any = None,  # noqa: ARG002
         deterministic: bool = False,
     ) -> tuple[np.ndarray[Any, Any], None]:
-        """Actions for one observation [size] or a batch [n, size], in the form of Stable-Baselines3.
+        """Actions for one observation or a batch of n, in the form of Stable-Baselines3.
 
         Args:
-            observation: what the environment returned.
+            observation: what the environment, or a vector of them, returned.
             state: for compatibility; the policies here have no memory.
             episode_start: for compatibility.
             deterministic: take the most probable action instead of sampling.
 
         Returns:
-            The action, a 0-d integer array or [n], and None.
+            The action as the environment takes it, a 0-d integer array or [n], and None.
         """
         del state
         policy = self.action_probabilities(observation)
         if deterministic:
-            return np.asarray(np.argmax(policy, axis=-1)), None
-        return np.asarray(inverse_cdf(policy, self._random.random(policy.shape[:-1], np.float32))), None
+            choice = np.argmax(policy, axis=-1)
+        else:
+            choice = inverse_cdf(policy, self._random.random(policy.shape[:-1], np.float32))
+        return np.asarray(self.spaces.first_action + choice), None
 
     def save(self, path: str | Path) -> None:
         """Write the agent as one .safetensors file."""
         file = Path(path)
         if file.suffix != ".safetensors":
             raise InputError("path", str(path), "a file name that ends in .safetensors")
-        arrays = {**_named("policy", self.policy), **_named("critic", self.critic)}
-        words = {"format": AGENT_FORMAT, "experiment": json.dumps(self.experiment.to_json()), "trial": str(self.trial)}
-        store.write_arrays(file, arrays, words)
+        words = {
+            "format": AGENT_FORMAT,
+            "experiment": json.dumps(self.experiment.to_json()),
+            "spaces": json.dumps(self.spaces.to_json()),
+            "trial": str(self.trial),
+        }
+        store.write_arrays(file, self.networks.to_arrays(), words)
 
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> Self:
@@ -93,42 +129,45 @@ class Agent:
             trial = int(words["trial"])
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
-            policy, critic = networks_from_arrays(experiment, arrays)
+            spaces = spaces_from_json(json.loads(words["spaces"]))
+            networks = networks_from_arrays(experiment, spaces, arrays)
         except (KeyError, ValueError, RecursionError, InputError) as fault:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
-        return cls(experiment, trial, policy, critic, seed=seed)
+        return cls(experiment, spaces, trial, networks, seed=seed)
 
 
-def networks_from_arrays(experiment: Experiment, arrays: store.Arrays) -> tuple[Network, Network]:
-    """Policy and critic from arrays named `policy/0/weight` and so on; others are an error.
+def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: store.Arrays) -> Networks:
+    """Networks from arrays named `policy/0/weight`, `normalizer/mean` and so on; others are an error.
 
     Raises:
         ValueError: the arrays do not form the networks of the experiment.
     """
-    matches = {name: _PARAMETER.fullmatch(name) for name in arrays}
-    if not all(matches.values()) or any(array.dtype != np.float32 for array in arrays.values()):
+    known = all(name in _NORMALIZER or _PARAMETER.fullmatch(name) for name in arrays)
+    if not known or any(array.dtype != np.float32 for array in arrays.values()):
         raise ValueError("unexpected arrays")
-    networks = {}
-    for part in ("policy", "critic") if experiment.setup.has_critic else ("policy",):
-        layers = len(experiment.setup.hidden) + 1
-        network = tuple(Layer(arrays[f"{part}/{i}/weight"], arrays[f"{part}/{i}/bias"]) for i in range(layers))
-        if any(layer.weight.ndim != 2 or 0 in layer.weight.shape for layer in network):
-            raise ValueError(f"the {part}'s layers are not matrices")
-        widths = [layer.weight.shape[1] for layer in network]
-        inputs = [network[0].weight.shape[0], *widths[:-1]]
-        fits = widths[:-1] == list(experiment.setup.hidden) and all(
-            layer.weight.shape == (size, width) and layer.bias.shape == (width,)
-            for layer, size, width in zip(network, inputs, widths, strict=True)
-        )
-        if not fits:
-            raise ValueError(f"the {part}'s layers do not fit together")
-        networks[part] = network
-    ends = {(network[0].weight.shape[0], network[-1].weight.shape[1]) for network in networks.values()}
-    if len(ends) != 1:
-        raise ValueError("policy and critic do not fit together")
-    if len(arrays) != sum(2 * len(network) for network in networks.values()):
+    sizes = [spaces.observation_size, *experiment.setup.hidden, spaces.actions]
+
+    def network(part: str) -> Network:
+        layers = []
+        for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+            layer = Layer(arrays[f"{part}/{i}/weight"], arrays[f"{part}/{i}/bias"])
+            if layer.weight.shape != (inputs, outputs) or layer.bias.shape != (outputs,):
+                raise ValueError(f"the {part}'s layers do not fit the spaces and settings")
+            layers.append(layer)
+        return tuple(layers)
+
+    normalizer = tuple(arrays[name] for name in _NORMALIZER) if experiment.setup.normalize_observations else ()
+    if any(statistic.shape != (spaces.observation_size,) for statistic in normalizer):
+        raise ValueError("the normalizer does not fit the observation space")
+    networks = Networks(network("policy"), network("critic") if experiment.setup.has_critic else (), normalizer)
+    if len(arrays) != len(networks.to_arrays()):
         raise ValueError("unexpected arrays")
-    return networks["policy"], networks.get("critic", ())
+    return networks
+
+
+def _brief(observation: Any) -> str:
+    shape = getattr(observation, "shape", None)
+    return type(observation).__name__ if shape is None else f"an array of shape {shape}"
 
 
 def _named(part: str, network: Network) -> store.Arrays:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mean_actor_critic._version import __version__
+from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import InputError, Interrupted, MacError
-from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_settings
+from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_kwargs, parse_settings
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mean_actor_critic.agent import Agent
+    from mean_actor_critic.environments.catalogue import EnvironmentSpec
     from mean_actor_critic.run import Run
 
 
@@ -56,11 +58,21 @@ def make_parser() -> argparse.ArgumentParser:
         "train", _train, "Train an algorithm on an environment.",
         epilog=_settings_help(), formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    train.add_argument("environment", metavar="ENV", help="such as CartPole-v0 or CartPole-v1")
+    train.add_argument("environment", metavar="ENV", help=_ENVIRONMENT)
     train.add_argument("--algorithm", default="mac", help="one of those below (default: mac)")
     train.add_argument("--trials", type=int, default=1, help="independent trainings (default: 1)")
     train.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
     train.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    train.add_argument(
+        "--first-trial", metavar="I", type=int, default=0,
+        help="number of the first trial, to add trials or to run one again alone (default: 0)",
+    )  # fmt: skip
+    _add_environment_options(train)
+    train.add_argument(
+        "--engine", choices=["auto", "compiled", "hosted"], default="auto",
+        help="compiled: JAX programs; hosted: any Gymnasium environment, in worker processes (default: auto)",
+    )  # fmt: skip
+    _add_worker_options(train)
     train.add_argument("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
     train.add_argument(
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
@@ -70,6 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     resume = command("resume", _resume, "Continue an interrupted run to its end.")
     resume.add_argument("path", metavar="RUN", help="a run folder")
+    _add_worker_options(resume)
     _add_checkpoint_seconds(resume)
     _add_quiet(resume)
 
@@ -81,6 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    _add_worker_options(evaluate)
     evaluate.add_argument("--quiet", action="store_true", help="no progress, only the table")
 
     export = command("export", _export, "Save one trial of a run as an agent, a single file.")
@@ -98,6 +112,27 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+_ENVIRONMENT = "a Gymnasium id (CartPole-v0, LunarLander-v3, package:Id-v0), or my_module:make_env"
+
+
+def _add_environment_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--env-kwargs", metavar="NAME=VALUE", nargs="+", action="extend", default=[],
+        help="keyword arguments for the environment, values as in JSON: gravity=-5.0 enable_wind=true",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-episode-steps", metavar="N", type=int, help="time limit (default: the environment's own, else 1000)"
+    )
+
+
+def _add_worker_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="processes for hosted environments (default: one per core)"
+    )
+    text = f"a hosted environment that takes longer for a step is taken to hang (default: {STEP_SECONDS:g})"
+    parser.add_argument("--step-seconds", metavar="S", type=float, default=STEP_SECONDS, help=text)
+
+
 def _add_checkpoint_seconds(parser: argparse.ArgumentParser) -> None:
     text = f"time between checkpoints, which is what a kill -9 can cost (default: {CHECKPOINT_SECONDS:g})"
     parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=CHECKPOINT_SECONDS, help=text)
@@ -110,6 +145,8 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
     options = make_parser().parse_args(arguments)
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # for my_module:make_env; last, so that nothing of ours is hidden
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"mac: warning: {message}", file=sys.stderr)
@@ -138,7 +175,15 @@ def _leave(code: int, line: str) -> NoReturn:
 
 def _train(options: argparse.Namespace) -> None:
     settings = parse_settings(options.set)
+    kwargs = parse_kwargs(options.env_kwargs)
+    if options.max_episode_steps is not None:
+        settings["max_episode_steps"] = options.max_episode_steps
     from mean_actor_critic.training.loop import train
+
+    def started(path: Path, environment: "EnvironmentSpec") -> None:
+        if not options.quiet:
+            limit = f"episodes of at most {environment.max_episode_steps} steps"
+            print(f"{environment.name}: {environment.engine} engine, {limit}; run folder: {path}", file=sys.stderr)
 
     with progress_display(options.quiet) as watch:
         run = train(
@@ -147,10 +192,15 @@ def _train(options: argparse.Namespace) -> None:
             trials=options.trials,
             episodes=options.episodes,
             seed=options.seed,
+            first_trial=options.first_trial,
+            engine=options.engine,
+            env_kwargs=kwargs,
+            workers=options.workers,
+            step_seconds=options.step_seconds,
             out=options.out,
             checkpoint_seconds=options.checkpoint_seconds,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
-            on_start=lambda path: None if options.quiet else print(f"run folder: {path}", file=sys.stderr),
+            on_start=started,
             **settings,
         )
     _show_run(run, options.quiet)
@@ -168,7 +218,13 @@ def _resume(options: argparse.Namespace) -> None:
     else:
         with progress_display(options.quiet) as watch:
             show = watch(str(options.path))
-            run = resume(options.path, checkpoint_seconds=options.checkpoint_seconds, on_progress=show)
+            run = resume(
+                options.path,
+                workers=options.workers,
+                step_seconds=options.step_seconds,
+                checkpoint_seconds=options.checkpoint_seconds,
+                on_progress=show,
+            )
     _show_run(run, options.quiet)
 
 
@@ -200,7 +256,13 @@ def _evaluate(options: argparse.Namespace) -> None:
     with progress_display(options.quiet) as watch:
         for name, deterministic in (("sampled", False), ("most probable", True)):
             returns = evaluate(
-                player, options.episodes, deterministic=deterministic, seed=options.seed, on_progress=watch(name)
+                player,
+                options.episodes,
+                deterministic=deterministic,
+                seed=options.seed,
+                workers=options.workers,
+                step_seconds=options.step_seconds,
+                on_progress=watch(name),
             )
             # the independent unit: trials of a run, episodes of one agent
             table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if _is_run(player) else returns[0])))

@@ -1,5 +1,7 @@
 """What can go wrong on the user's side. Each error is one line, and knows the exit code of the command line."""
 
+from typing import Self
+
 
 class MacError(Exception):
     """Base of all errors that are shown as one line instead of a traceback."""
@@ -46,3 +48,18 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, signal_number: int, advice: str) -> None:
         super().__init__(f"interrupted; {advice}")
         self.signal_number = signal_number
+
+
+class EnvironmentFault(MacError):  # noqa: N818
+    """An environment that failed while it was being played: names it, the trial, episode, step and field."""
+
+    exit_code = 1
+
+    def __init__(self, environment: str, where: str, field: str, words: str) -> None:
+        super().__init__(f"{environment}: {where}{field} {words}")
+        self.environment, self.field = environment, field
+
+    def with_advice(self, advice: str) -> Self:
+        """The same fault, and what to do now."""
+        self.args = (f"{self}; {advice}",)
+        return self

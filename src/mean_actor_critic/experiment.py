@@ -5,6 +5,7 @@ The fields below are the only place where a setting's default, meaning and limit
 
 import dataclasses
 import difflib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
@@ -32,10 +33,13 @@ ALGORITHMS = {
     "advantage_actor_critic": Algorithm("Adv. Actor-Critic", "that value above the state's", _CRITIC),
     "mac": Algorithm("MAC", "the critic's values averaged over all actions", _CRITIC),
 }
+ENGINES = ("compiled", "hosted")
 OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
 TRIALS = (1, 100_000)
 EPISODES = (1, 10_000_000)
 EPISODES_IN_ALL = 10**8  # 800 MB of curves
+MAX_EPISODE_STEPS = (1, 1_000_000)
+FIRST_TRIALS = (0, 10**9)
 SEEDS = (0, 2**31 - 1)
 
 
@@ -65,6 +69,16 @@ def _whole(default: int, text: str, role: str = "any", low: int = 1, high: int =
 def _choice(default: str, options: Iterable[str], text: str, role: str = "any") -> Any:
     names = tuple(options)
     return _setting(default, Limits(str, lambda value: value in names, ", ".join(names), text, role))
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
+
+
+def _switch(default: bool, text: str) -> Any:
+    return _setting(default, Limits(_parse_switch, lambda value: isinstance(value, bool), "true or false", text, "any"))
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:
@@ -103,10 +117,11 @@ class Setup:
 
     environment: str
     algorithm: str = "mac"
-    max_episode_steps: int = _whole(200, "agent steps after which an episode is cut off")
+    max_episode_steps: int = _whole(200, "agent steps after which an episode is cut off", high=MAX_EPISODE_STEPS[1])
     hidden: tuple[int, ...] = _setting((64,), _WIDTHS)
     activation: str = _choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
     optimizer: str = _choice("adam", OPTIMIZERS, "of both networks")
+    normalize_observations: bool = _switch(False, "scale observations by their running mean and deviation")
     critic_target: str = _choice(
         "expected_sarsa", ("expected_sarsa", "monte_carlo"), "what the critic learns towards", "critic"
     )
@@ -158,6 +173,13 @@ class Experiment:
     trials: int
     episodes: int
     seed: int
+    first_trial: int = 0  # the number of the first trial: to add trials to a study, or to run one of them alone
+    engine: str = "compiled"
+    environment_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def trial_numbers(self) -> np.ndarray[Any, Any]:
+        """The number of each trial [trials], which its randomness comes from."""
+        return np.arange(self.first_trial, self.first_trial + self.trials, dtype=np.int32)
 
     def hyper_of_trials(self) -> Hyper:
         """The numbers as arrays [trials]."""
@@ -177,8 +199,11 @@ class Experiment:
         """As plain JSON values; `experiment_from_json` is the inverse."""
         return {
             "environment": self.setup.environment,
+            "environment_kwargs": dict(self.environment_kwargs),
+            "engine": self.engine,
             "algorithm": self.setup.algorithm,
             "trials": self.trials,
+            "first_trial": self.first_trial,
             "episodes": self.episodes,
             "seed": self.seed,
             "settings": {
@@ -234,6 +259,10 @@ def make_experiment(
     episodes: int,
     seed: int,
     settings: Mapping[str, Any],
+    *,
+    first_trial: int = 0,
+    engine: str = "compiled",
+    environment_kwargs: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A checked experiment. `settings` override the defaults of `Setup` and `Hyper` by name.
 
@@ -245,6 +274,9 @@ def make_experiment(
     trials = require_whole("trials", trials, *TRIALS)
     episodes = require_whole("episodes", episodes, *EPISODES)
     seed = require_whole("seed", seed, *SEEDS)
+    first_trial = require_whole("first_trial", first_trial, *FIRST_TRIALS)
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
     if trials * episodes > EPISODES_IN_ALL:
         raise InputError("trials × episodes", trials * episodes, f"up to {EPISODES_IN_ALL} in one run")
     applicable = applicable_settings(algorithm)
@@ -256,7 +288,39 @@ def make_experiment(
             raise InputError(name, given, f"nothing with {algorithm}, which has no {SETTINGS[name].limits.role}")
         checked[name] = _checked(name, given, trials)
     hyper = Hyper(**{name: checked.pop(name) for name in _HYPER_NAMES if name in checked})
-    return Experiment(Setup(environment, algorithm, **checked), hyper, trials, episodes, seed)
+    setup = Setup(environment, algorithm, **checked)
+    kwargs = checked_kwargs(environment_kwargs or {})
+    return Experiment(setup, hyper, trials, episodes, seed, first_trial, engine, kwargs)
+
+
+def checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    """Keyword arguments of an environment, which a manifest must be able to hold.
+
+    Raises:
+        InputError: they are not plain values by name.
+    """
+    allowed = "numbers, words, true or false, null, and lists and dictionaries of these, by name"
+    try:
+        plain = json.loads(json.dumps(kwargs, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise InputError("env_kwargs", kwargs, allowed) from None
+    if plain != kwargs or not isinstance(plain, dict) or not all(isinstance(name, str) for name in kwargs):
+        raise InputError("env_kwargs", kwargs, allowed)
+    return plain
+
+
+def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
+    """Keyword arguments from `name=value` words; a value is JSON, or else a word."""
+    kwargs: dict[str, Any] = {}
+    for word in assignments:
+        name, equals, text = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError("--env-kwargs", word, "name=value, such as gravity=-5.0")
+        try:
+            kwargs[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
+        except ValueError:
+            kwargs[name] = text
+    return checked_kwargs(kwargs)
 
 
 def _plain(value: Any) -> Any:
@@ -286,7 +350,10 @@ def experiment_from_json(document: Any) -> Experiment:
     Raises:
         InputError: a field is missing, unknown or out of its limits.
     """
-    names = ("environment", "algorithm", "trials", "episodes", "seed", "settings")
+    names = (
+        *("environment", "environment_kwargs", "engine", "algorithm"),
+        *("trials", "first_trial", "episodes", "seed", "settings"),
+    )
     if not isinstance(document, dict) or set(document) != set(names):
         raise InputError("experiment", "its fields", ", ".join(names))
     environment, settings = document["environment"], document["settings"]
@@ -299,4 +366,7 @@ def experiment_from_json(document: Any) -> Experiment:
         document["episodes"],
         document["seed"],
         settings,
+        first_trial=document["first_trial"],
+        engine=document["engine"],
+        environment_kwargs=document["environment_kwargs"],
     )

@@ -72,6 +72,16 @@ def softmax(logits: Any) -> Any:
     return unnormalised / fold_actions(operator.add, unnormalised)
 
 
+LARGEST_NORMALIZED = 10.0  # standard deviations; what is further out is cut off, as elsewhere in the field
+
+
+def normalize(observation: Any, mean: Any, variance: Any) -> Any:
+    """Observations [..., size] in standard deviations from their mean [size]."""
+    xp = observation.__array_namespace__()
+    deviations = (observation - mean) / xp.sqrt(variance + 1e-8)
+    return xp.clip(deviations, -LARGEST_NORMALIZED, LARGEST_NORMALIZED)
+
+
 def inverse_cdf(policy: Any, uniform: Any) -> Any:
     """The action [...] that a uniform draw [...] in [0, 1) selects from probabilities [..., actions].
 

@@ -26,7 +26,16 @@ CART_POLE: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-_PRESETS = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE}
+# From `scripts/search_lunar_lander.py`.
+_EXPECTED_SARSA = {
+    "hidden": (64,), "activation": "tanh", "critic_target": "expected_sarsa",
+    "minibatches": 100, "batch_size": 64, "replay_capacity": 20_000,
+}  # fmt: skip
+LUNAR_LANDER: dict[str, dict[str, Any]] = {
+    "mac": {**_EXPECTED_SARSA, "actor_lr": 0.002, "critic_lr": 0.005, "discount": 0.99},
+}
+
+_PRESETS = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER}
 
 
 def settings_for(environment: EnvironmentSpec, algorithm: str) -> dict[str, Any]:

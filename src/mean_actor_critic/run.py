@@ -79,19 +79,16 @@ class Run:
         trial = require_whole("trial", trial, 0, self.experiment.trials - 1)
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
-        networks = {
-            name.removeprefix(STATE): array
-            for name, array in self._arrays.items()
-            if name.startswith((STATE + "policy/", STATE + "critic/"))
-        }
-        if any(array.shape[:1] != (self.experiment.trials,) for array in networks.values()):
+        parts = (STATE + "policy/", STATE + "critic/", STATE + "normalizer/mean", STATE + "normalizer/variance")
+        learned = {name.removeprefix(STATE): array for name, array in self._arrays.items() if name.startswith(parts)}
+        if any(array.shape[:1] != (self.experiment.trials,) for array in learned.values()):
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: networks of other trials")
-        parts = {name: array[trial] for name, array in networks.items()}
+        of_trial = {name: array[trial] for name, array in learned.items()}
         try:
-            policy, critic = networks_from_arrays(self.experiment, parts)
+            networks = networks_from_arrays(self.experiment, self.manifest.spaces, of_trial)
         except (KeyError, ValueError) as fault:
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {fault}") from None
-        return Agent(self.experiment, trial, policy, critic)
+        return Agent(self.experiment, self.manifest.spaces, trial, networks)
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
         assert self._arrays is not None

@@ -26,10 +26,11 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
 from mean_actor_critic.experiment import Experiment, experiment_from_json
 
-RUN_FORMAT = "mean_actor_critic run 1"
+RUN_FORMAT = "mean_actor_critic run 2"
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
 RUNS = "runs"  # the folder of run folders, unless said otherwise
 CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
@@ -45,7 +46,8 @@ class Manifest(NamedTuple):
     """What a run folder is about. Fixed when the run begins."""
 
     experiment: Experiment
-    width: int  # compiled lanes per device: the bits of the results depend on it
+    spaces: Spaces  # of the environment
+    width: int  # trials in one compiled call, of a device: the bits of the results depend on it
     created: str  # ISO 8601, UTC
     versions: dict[str, str]  # of everything else that the bits depend on
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
@@ -149,7 +151,7 @@ def digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
 # --- manifest --------------------------------------------------------------------------------------------------------
 
 
-def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping[str, str]) -> Manifest:
+def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, versions: Mapping[str, str]) -> Manifest:
     """Make the folder of a new run, or fill an empty one.
 
     Raises:
@@ -170,6 +172,7 @@ def create_run(path: Path, experiment: Experiment, width: int, versions: Mapping
     document = {
         "format": RUN_FORMAT,
         "experiment": experiment.to_json(),
+        "spaces": spaces.to_json(),
         "width": width,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": dict(versions),
@@ -213,7 +216,7 @@ def read_manifest(path: Path) -> Manifest:
     digest = document.pop("sha256", None)
     if digest != _digest_of_document(document):
         raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
-    if set(document) != {"format", "experiment", "width", "created", "versions"}:
+    if set(document) != {"format", "experiment", "spaces", "width", "created", "versions"}:
         raise damaged
     width, created, versions = (document[key] for key in ("width", "created", "versions"))
     if not isinstance(created, str) or not isinstance(versions, dict):
@@ -221,12 +224,13 @@ def read_manifest(path: Path) -> Manifest:
     if not all(isinstance(version, str) for version in versions.values()):
         raise damaged
     try:
-        experiment = experiment_from_json(document.get("experiment"))
+        experiment = experiment_from_json(document["experiment"])
+        spaces = spaces_from_json(document["spaces"])
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
     if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
         raise damaged
-    return Manifest(experiment, width, created, versions, digest)
+    return Manifest(experiment, spaces, width, created, versions, digest)
 
 
 def _digest_of_document(document: Mapping[str, Any]) -> str:

@@ -32,6 +32,21 @@ class Evidence(NamedTuple):
     action: Int[Array, " time"]
 
 
+class Normalizer(NamedTuple):
+    """Mean and variance of all observations so far."""
+
+    mean: Float[Array, " observation"]
+    variance: Float[Array, " observation"]
+    observations: Float[Array, ""]  # how many
+
+
+class Actor(NamedTuple):
+    """What decides on actions."""
+
+    policy: Network
+    normalizer: Normalizer | tuple[()]  # () unless observations are normalised
+
+
 class RunningAverage(NamedTuple):
     """Exponential average of episode returns, kept as sum and weight so that young averages are unbiased."""
 
@@ -46,10 +61,16 @@ class LearnerState(NamedTuple):
     critic: Network
     policy_optimizer: Any
     critic_optimizer: Any
-    replay: Replay
+    replay: Replay | tuple[()]  # () where it is kept elsewhere
     average_return: RunningAverage
+    normalizer: Normalizer | tuple[()]
     episode: Int[Array, ""]  # episodes played
     diverged_at: Int[Array, ""]  # the episode (from 1) whose update was not finite; 0: none
+
+    @property
+    def actor(self) -> Actor:
+        """The part that plays."""
+        return Actor(self.policy, self.normalizer)
 
 
 class EpisodeMetrics(NamedTuple):

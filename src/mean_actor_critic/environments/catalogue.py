@@ -1,82 +1,91 @@
-"""Which environments can be had by name, and what they look like from outside. Imports no JAX until one is built."""
+"""Which environments there are, which engine plays them, and what they look like from outside. Imports no JAX."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import difflib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 
-from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import Setup, unknown_name
+from mean_actor_critic.environments import fleet, worker
+from mean_actor_critic.environments.factory import Factory
+from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
+from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
+from mean_actor_critic.experiment import ENGINES, Experiment, unknown_name
 
-if TYPE_CHECKING:
-    from gymnasium.experimental.functional import FuncEnv
+AUTO = "auto"
+TIME_LIMIT = 1000  # agent steps, for an environment that has no limit of its own
 
 
 class EnvironmentSpec(NamedTuple):
-    """An environment by its Gymnasium id, before it is built."""
+    """An environment before it is built."""
 
     name: str
-    observation_size: int
-    actions: int
+    engine: str  # which engine plays it
+    spaces: Spaces
     max_episode_steps: int  # agent steps
-    build: Callable[[], "FuncEnv[Any, Any, Any, Any, Any, Any, Any]"]
+    build: Callable[..., Any]  # makes it: a functional environment for the compiled engine, else a gymnasium.Env
 
 
-def _cart_pole() -> "FuncEnv[Any, Any, Any, Any, Any, Any, Any]":
+def _cart_pole() -> Any:
     from mean_actor_critic.environments.cart_pole import CartPole
 
     return CartPole()
 
 
+_CART_POLE_SPACES = Spaces(
+    gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32),
+    gymnasium.spaces.Discrete(2),
+)
 COMPILED = {
-    "CartPole-v0": EnvironmentSpec("CartPole-v0", 4, 2, 200, _cart_pole),
-    "CartPole-v1": EnvironmentSpec("CartPole-v1", 4, 2, 500, _cart_pole),
+    "CartPole-v0": EnvironmentSpec("CartPole-v0", "compiled", _CART_POLE_SPACES, 200, _cart_pole),
+    "CartPole-v1": EnvironmentSpec("CartPole-v1", "compiled", _CART_POLE_SPACES, 500, _cart_pole),
 }
 
-
-def find_environment(name: str) -> EnvironmentSpec:
-    """The environment called `name`.
-
-    Raises:
-        InputError: unknown, or with actions that the algorithms cannot take.
-    """
-    if name in COMPILED:
-        return COMPILED[name]
-    if name not in gymnasium.registry:
-        raise unknown_name("environment", name, COMPILED)
-    space = _action_space(name)
-    if space is not None and not isinstance(space, gymnasium.spaces.Discrete):
-        raise InputError("environment", name, f"a Discrete action space; this one's is {space}")
-    raise InputError("environment", name, "an environment that is a JAX program: " + ", ".join(COMPILED))
+# Packages that an environment may lack, and the extra of this one that brings them.
+_EXTRAS = {"box2d": "box2d", "pygame": "box2d"}
 
 
-def _action_space(name: str) -> "gymnasium.Space[Any] | None":
-    """Of a registered environment, if it can be made here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is a newer version does not matter to a refusal
-        try:
-            environment = gymnasium.make(name)
-        except Exception:  # an environment's own code may raise anything, and it is refused in any case
-            return None
-    space = environment.action_space
-    environment.close()
-    return space
+def find_environment(
+    environment: Any,
+    engine: str = AUTO,
+    kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+) -> EnvironmentSpec:
+    """The environment that a user means, and the engine that plays it.
 
-
-def environment_of(setup: Setup, given: "FuncEnv[Any, Any, Any, Any, Any, Any, Any] | None") -> EnvironmentSpec:
-    """The environment that a run or agent is about: by its name, or the one given if it has none.
+    Args:
+        environment: a Gymnasium id, with its module before a colon if it takes one to register it; `module:callable`; a
+            callable that makes a gymnasium.Env; or a functional environment.
+        engine: "compiled", "hosted", or "auto": compiled where there is a JAX program.
+        kwargs: keyword arguments for the environment.
+        max_episode_steps: a time limit in agent steps; None for the environment's own.
 
     Raises:
-        InputError: the one given is another, or none was given and the name is unknown.
+        InputError: there is no such environment, or one that the algorithms or the engine cannot use.
+        EnvironmentFault: it broke when it was made to be looked at.
     """
-    if given is None:
-        return find_environment(setup.environment)
-    spec = describe(type(given).__name__, given, setup.max_episode_steps)
-    if spec.name != setup.environment:
-        raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")
-    return spec
+    if engine not in (AUTO, *ENGINES):
+        raise unknown_name("engine", engine, (AUTO, *ENGINES))
+    kwargs = kwargs or {}
+    if _is_functional(environment):
+        return _functional(environment, engine, kwargs, max_episode_steps)
+    if isinstance(environment, str) and environment in COMPILED and engine != "hosted" and not kwargs:
+        spec = COMPILED[environment]
+        return spec._replace(max_episode_steps=max_episode_steps or spec.max_episode_steps)
+    name = _name_of(environment)
+    if engine == "compiled":
+        programs = ", ".join(COMPILED)
+        raise InputError("engine", "compiled", f"hosted for {name}; compiled plays JAX programs: {programs}, a FuncEnv")
+    return _hosted(name, Factory(environment, dict(kwargs), max_episode_steps))
+
+
+def _is_functional(environment: Any) -> bool:
+    from gymnasium.experimental.functional import FuncEnv
+
+    return isinstance(environment, FuncEnv)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,17 +98,99 @@ class _Given:
         return self.environment
 
 
-def describe(
-    name: str, environment: "FuncEnv[Any, Any, Any, Any, Any, Any, Any]", max_episode_steps: int
-) -> EnvironmentSpec:
-    """The spec of a functional environment that the user built.
+def _functional(environment: Any, engine: str, kwargs: Mapping[str, Any], limit: int | None) -> EnvironmentSpec:
+    """The spec of a functional environment that the user built."""
+    name = type(environment).__name__
+    if name in COMPILED:
+        raise InputError("environment", name, "a class whose name is not that of a known environment")
+    if engine == "hosted":
+        raise InputError("engine", engine, f"compiled for {name}, a functional environment")
+    if kwargs:
+        raise InputError("env_kwargs", dict(kwargs), "nothing with an environment that is built already")
+    if limit is None:
+        raise InputError("max_episode_steps", None, "a whole number, for a functional environment")
+    spaces = check_spaces(name, environment.observation_space, environment.action_space)
+    if spaces.first_action != 0:
+        raise InputError(
+            "environment", name, f"a Discrete action space that starts at 0; this one's is {spaces.action}"
+        )
+    if not isinstance(spaces.observation, gymnasium.spaces.Box) or len(spaces.observation.shape) != 1:
+        raise InputError(
+            "environment", name, f"a Box observation space of one dimension; this one's is {spaces.observation}"
+        )
+    return EnvironmentSpec(name, "compiled", spaces, limit, _Given(environment))
+
+
+def _name_of(environment: Any) -> str:
+    """What an environment is called in manifests and messages; importable where the callable is."""
+    if isinstance(environment, str):
+        return environment
+    if not callable(environment) or isinstance(environment, gymnasium.Env):
+        made = f"{type(environment).__name__} object"
+        raise InputError("environment", made, "an id, or a callable that makes a new environment each time")
+    where = getattr(environment, "__module__", None) or type(environment).__module__
+    what = getattr(environment, "__qualname__", None) or type(environment).__qualname__
+    return f"{where}:{what}"
+
+
+def is_importable(name: str) -> bool:
+    """Whether another process can find the environment by its name alone."""
+    return "<" not in name and not name.startswith("__main__:")
+
+
+def _hosted(name: str, factory: Factory) -> EnvironmentSpec:
+    if isinstance(factory.target, str):
+        _check_name(name)
+    try:
+        answer = fleet.ask(worker.describe, name, factory, seconds=fleet.START_SECONDS)[0]
+    except EnvironmentFault as fault:
+        raise MacError(f"environment {name!r} could not be looked at: {fault}") from None
+    if "refused" in answer:
+        refused: str = answer["refused"]
+        if answer["input"]:
+            raise MacError(refused)
+        extra = next((extra for package, extra in _EXTRAS.items() if package in refused.lower()), None)
+        hint = f" (pip install 'mean-actor-critic[{extra}]')" if extra and "install" in refused else ""
+        raise InputError("environment", name, f"one that can be made here; {refused}{hint}")
+    limit = factory.max_episode_steps or answer["max_episode_steps"] or TIME_LIMIT
+    return EnvironmentSpec(name, "hosted", spaces_from_json(answer["spaces"]), limit, factory)
+
+
+def _check_name(name: str) -> None:
+    """Refuse names that cannot be anything, with a guess at what was meant."""
+    module, colon, _ = name.partition(":")
+    if not colon and name not in gymnasium.registry:
+        known = list(gymnasium.registry)
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        guess = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError("environment", name, f"a Gymnasium id, package:Id-v0 or module:callable{guess}")
+    if colon and not is_importable(name):
+        raise InputError(
+            "environment", name, "one that can be imported; give this one from Python: resume(path, environment)"
+        )
+    if colon and module.isidentifier() and importlib.util.find_spec(module) is None:
+        raise InputError("environment", name, f"a module that can be imported; there is no {module!r} here")
+
+
+def environment_of(experiment: Experiment, spaces: Spaces, given: Any = None) -> EnvironmentSpec:
+    """The environment that a run or agent is about: by its name, or the one given if the name is not enough.
 
     Raises:
-        InputError: its observations are not a vector of numbers or its actions are not Discrete from 0.
+        InputError: the one given is another, or none was given and the name is unknown.
     """
-    observations, actions = environment.observation_space, environment.action_space
-    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
-        raise InputError("environment", name, f"a Discrete action space that starts at 0; this one's is {actions}")
-    if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
-        raise InputError("environment", name, f"a Box observation space of one dimension; this one's is {observations}")
-    return EnvironmentSpec(name, observations.shape[0], int(actions.n), max_episode_steps, _Given(environment))
+    setup = experiment.setup
+    if given is None and experiment.engine == "compiled" and setup.environment not in COMPILED:
+        raise InputError(
+            "environment", setup.environment, "one that is given: only you have this functional environment"
+        )
+    spec = find_environment(
+        setup.environment if given is None else given,
+        experiment.engine,
+        experiment.environment_kwargs,
+        setup.max_episode_steps,
+    )
+    if spec.name != setup.environment:
+        raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")
+    if spec.spaces.to_json() != spaces.to_json():
+        raise InputError("environment", spec.name, f"one with the spaces that training began with: {spaces}")
+    return spec

@@ -1,17 +1,27 @@
 """The paper's classic-control learner: after each episode, some critic steps on replayed data, then one policy step."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic import replay as ring
 from mean_actor_critic.critic_targets import CRITIC_TARGETS, discounted_returns
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
 from mean_actor_critic.experiment import Hyper, Setup
 from mean_actor_critic.kernels import dense, log_softmax
-from mean_actor_critic.networks import Network, initial_mlp, mlp, softmax, sum_over_actions
-from mean_actor_critic.types import EpisodeMetrics, Evidence, LearnerState, RunningAverage, Trajectory
+from mean_actor_critic.networks import Network, initial_mlp, mlp, normalize, softmax, sum_over_actions
+from mean_actor_critic.types import (
+    Actor,
+    EpisodeMetrics,
+    Evidence,
+    LearnerState,
+    Normalizer,
+    RunningAverage,
+    Trajectory,
+)
 
 # Weights beyond these count as diverged along with non-finite ones. There a softmax is saturated in float32: its
 # gradient is exactly zero, nothing would ever become infinite, and the trial would pass for a slow learner.
@@ -43,50 +53,111 @@ def initial_state(setup: Setup, observation_size: int, actions: int, key: Array)
         critic_optimizer=optimizer.init(critic),
         replay=ring.empty(setup.replay_capacity if setup.has_critic else 0, observation_size),
         average_return=RunningAverage(jnp.float32(0), jnp.float32(0)),
+        normalizer=_initial_normalizer(observation_size) if setup.normalize_observations else (),
         episode=jnp.int32(0),
         diverged_at=jnp.int32(0),
     )
 
 
 def action_probabilities(
-    setup: Setup, policy: Network, observation: Float[Array, " observation"]
+    setup: Setup, actor: Actor, observation: Float[Array, " observation"]
 ) -> Float[Array, " action"]:
     """The policy in one state."""
-    return softmax(mlp(policy, observation, setup.activation))
+    return softmax(mlp(actor.policy, _seen(actor.normalizer, observation), setup.activation))
+
+
+def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
+    """Observations as the networks see them."""
+    return normalize(observation, normalizer.mean, normalizer.variance) if normalizer else observation
 
 
 def update(
     setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, key: Array
 ) -> tuple[LearnerState, EpisodeMetrics]:
-    """Learn from one episode. A trial that would become non-finite keeps its last finite weights from then on."""
-    learned = state
+    """Remember one episode and learn from it."""
+    if not setup.has_critic:
+        return learn(setup, hyper, state, trajectory, None)
+    assert isinstance(state.replay, ring.Replay)
+    replay = ring.add(state.replay, critic_rows(setup, hyper, trajectory), trajectory.valid)
+    sampled = ring.sample(replay, key, minibatch_shape(setup))
+    return learn(setup, hyper, state._replace(replay=replay), trajectory, sampled)
+
+
+def update_among(
+    setup: Setup,
+    hyper: Hyper,
+    states: LearnerState,
+    which: Int[Array, " some"],
+    trajectory: Trajectory,
+    key: Array,
+) -> tuple[LearnerState, LearnerState, EpisodeMetrics]:
+    """`update` for the trials at the places `which` of many; a place past the last is left out.
+
+    Args:
+        setup: of all.
+        hyper: [all].
+        states: [all].
+        which: the trials that learn, each at most once.
+        trajectory: [some] an episode of each.
+        key: [some].
+
+    Returns:
+        The states of all, and the states without replay and metrics of those that learned [some].
+    """
+    own_hyper = jax.tree.map(lambda all_: all_[which], hyper)
+    own = jax.tree.map(lambda all_: all_[which], states._replace(replay=()))
+    replay, sampled = states.replay, None
     if setup.has_critic:
-        learned = _improve_critic(setup, hyper, learned, trajectory, key)
+        assert isinstance(replay, ring.Replay)
+        rows = jax.vmap(functools.partial(critic_rows, setup))(own_hyper, trajectory)
+        replay = ring.add_among(replay, which, rows, trajectory.valid)
+        sampled = ring.sample_among(replay, which, key, minibatch_shape(setup))
+    new, metrics = jax.vmap(functools.partial(learn, setup))(own_hyper, own, trajectory, sampled)
+    written = jax.tree.map(lambda all_, one: all_.at[which].set(one, mode="drop"), states._replace(replay=()), new)
+    return written._replace(replay=replay), new, metrics
+
+
+def critic_rows(setup: Setup, hyper: Hyper, trajectory: Trajectory) -> ring.Transitions:
+    """What an episode adds to the replay."""
+    return CRITIC_TARGETS[setup.critic_target](trajectory, hyper, setup.time_limit)
+
+
+def minibatch_shape(setup: Setup) -> tuple[int, int]:
+    """Of the rows that an update samples: critic steps, rows in each."""
+    return setup.minibatches, setup.batch_size
+
+
+def learn(
+    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, sampled: ring.Transitions | None
+) -> tuple[LearnerState, EpisodeMetrics]:
+    """Learn from one episode and rows sampled from the replay. The replay itself is neither read nor changed.
+
+    A trial that would become non-finite keeps its last finite weights from then on.
+    """
+    learned = state._replace(replay=())
+    if state.normalizer:
+        learned = learned._replace(normalizer=_observe(state.normalizer, trajectory))
+    if sampled is not None:
+        learned = _improve_critic(setup, hyper, learned, sampled)
     learned = _improve_policy(setup, hyper, learned, trajectory)
 
     episode = state.episode + 1
     healthy = _is_healthy(learned)
     diverged_at = jnp.where((state.diverged_at == 0) & ~healthy, episode, state.diverged_at)
-    # The ring is left out: a frozen trial never reads it again, and copying it would cost more than the update.
+    # not the ring: a frozen trial never reads it again, and copying it would cost more than the update
     kept = jax.tree.map(
         lambda new, old: jnp.where(diverged_at == 0, new, old),
-        learned._replace(replay=state.replay),
-        state,
+        learned,
+        state._replace(replay=()),
     )
     metrics = EpisodeMetrics(
         episode_return=jnp.sum(trajectory.reward), length=jnp.sum(trajectory.valid, dtype=jnp.int32)
     )
-    return kept._replace(replay=learned.replay, episode=episode, diverged_at=diverged_at), metrics
+    return kept._replace(replay=state.replay, episode=episode, diverged_at=diverged_at), metrics
 
 
-def _improve_critic(
-    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, key: Array
-) -> LearnerState:
+def _improve_critic(setup: Setup, hyper: Hyper, state: LearnerState, sampled: ring.Transitions) -> LearnerState:
     """`setup.minibatches` steps towards targets from a critic copied now, once an episode."""
-    rows = CRITIC_TARGETS[setup.critic_target](trajectory, hyper, setup.time_limit)
-    replay = ring.add(state.replay, rows, trajectory.valid)
-
-    sampled = ring.sample(replay, key, (setup.minibatches, setup.batch_size))
 
     def loss(critic: Network, observation: Array, action: Array, target: Array) -> Array:
         q = mlp(critic, observation, setup.activation, dense)
@@ -106,20 +177,21 @@ def _improve_critic(
         carry: tuple[Network, optax.OptState], rows: ring.Transitions
     ) -> tuple[tuple[Network, optax.OptState], None]:
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
-        next_policy = softmax(mlp(state.policy, rows.next_observation, setup.activation, dense))
-        next_q = mlp(state.critic, rows.next_observation, setup.activation, dense)
+        next_observation = _seen(state.normalizer, rows.next_observation)
+        next_policy = softmax(mlp(state.policy, next_observation, setup.activation, dense))
+        next_q = mlp(state.critic, next_observation, setup.activation, dense)
         target = rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
-        return jax.lax.scan(step, carry, (rows.observation, rows.action, target))
+        return jax.lax.scan(step, carry, (_seen(state.normalizer, rows.observation), rows.action, target))
 
     together = _largest_divisor(setup.minibatches, TARGET_ROWS // setup.batch_size)
     chunks = jax.tree.map(lambda x: x.reshape(-1, together, *x.shape[1:]), sampled)
     (critic, optimizer_state), _ = jax.lax.scan(steps, (state.critic, state.critic_optimizer), chunks)
-    return state._replace(critic=critic, critic_optimizer=optimizer_state, replay=replay)
+    return state._replace(critic=critic, critic_optimizer=optimizer_state)
 
 
 def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory) -> LearnerState:
     """One step on the episode's states, each counting 1/T."""
-    observation = trajectory.observation[:-1]
+    observation = _seen(state.normalizer, trajectory.observation[:-1])
     returns = discounted_returns(trajectory.reward, hyper.discount)
     average = state.average_return
     state_weight = trajectory.valid / jnp.sum(trajectory.valid)
@@ -151,6 +223,28 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory:
     )
 
 
+def _initial_normalizer(size: int) -> Normalizer:
+    """One that changes nothing yet."""
+    return Normalizer(jnp.zeros(size), jnp.ones(size), jnp.float32(0))
+
+
+def _observe(normalizer: Normalizer, trajectory: Trajectory) -> Normalizer:
+    """Take in the states of an episode in which an action was taken (Chan, Golub & LeVeque's merge of two samples)."""
+    valid = trajectory.valid[:, None]
+    count = jnp.sum(trajectory.valid, dtype=jnp.float32)
+    observation = jnp.where(valid, trajectory.observation[:-1], 0.0)
+    mean = jnp.sum(observation, axis=0) / count
+    variance = jnp.sum(jnp.where(valid, observation - mean, 0.0) ** 2, axis=0) / count
+    total = normalizer.observations + count
+    share = count / total
+    difference = mean - normalizer.mean
+    return Normalizer(
+        mean=normalizer.mean + share * difference,
+        variance=(1 - share) * normalizer.variance + share * variance + share * (1 - share) * difference**2,
+        observations=total,
+    )
+
+
 def _largest_divisor(number: int, limit: int) -> int:
     return next((k for k in range(min(number, limit), 1, -1) if number % k == 0), 1)
 
@@ -164,5 +258,7 @@ def _is_healthy(state: LearnerState) -> Bool[Array, ""]:
     bounds = ((state.policy, LARGEST_POLICY_WEIGHT), (state.critic, LARGEST_CRITIC_WEIGHT))
     # a comparison with NaN is false as well
     bounded = [jnp.all(jnp.abs(w) < bound) for network, bound in bounds for w in jax.tree.leaves(network)]
-    statistics = jax.tree.leaves((state.policy_optimizer, state.critic_optimizer, state.average_return))
+    statistics = jax.tree.leaves(
+        (state.policy_optimizer, state.critic_optimizer, state.average_return, state.normalizer)
+    )
     return jnp.all(jnp.stack(bounded + [jnp.all(jnp.isfinite(s)) for s in statistics]))

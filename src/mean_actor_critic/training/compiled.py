@@ -15,15 +15,17 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.experiment import Hyper, Setup
 from mean_actor_critic.learners import episodic
-from mean_actor_critic.networks import Network, inverse_cdf
-from mean_actor_critic.types import EpisodeMetrics, LearnerState, Trajectory
+from mean_actor_critic.networks import inverse_cdf
+from mean_actor_critic.training.randomness import EpisodeKeys, action_draws, training_keys, weights_key
+from mean_actor_critic.types import Actor, EpisodeMetrics, LearnerState, Trajectory
 
 SEGMENT_CAPACITY = 64  # episodes that one call can report on; how many it plays is an argument
 WIDEST = 50  # lanes on a device beyond which more of them no longer pay
 CACHE_BYTES = 2**20  # of a core, for the activations of all its lanes: measured, about half of a second-level cache
+
+Build = Callable[[], Any]  # makes the functional environment; equal for the same one, so that programs are found again
 
 _LANES = PartitionSpec("lane")
 _SAME = PartitionSpec()
@@ -50,11 +52,6 @@ def device_count() -> int:
     return len(jax.devices())
 
 
-def trial_key(seed: Int[Array, ""], trial: Int[Array, ""]) -> Array:
-    """The root of all randomness of a trial: by its number, never by its place in a batch."""
-    return jax.random.fold_in(jax.random.key(seed), trial)
-
-
 @functools.cache
 def lane_mesh(devices: int) -> Mesh:
     """The first `devices` devices, along one axis of lanes."""
@@ -68,19 +65,18 @@ def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[.
     """Compiled `(seed [], trial [lane]) -> LearnerState [lane]`: trials before their first episode."""
 
     def initial(seed: Array, trial: Array) -> LearnerState:
-        weights_key = jax.random.fold_in(trial_key(seed, trial), 2**32 - 1)  # a number that no episode has
-        return episodic.initial_state(setup, observation_size, actions, weights_key)
+        return episodic.initial_state(setup, observation_size, actions, weights_key(seed, trial))
 
     return jax.jit(jax.vmap(initial, in_axes=(None, 0)))
 
 
 @functools.cache
-def segment_program(setup: Setup, environment: EnvironmentSpec, mesh: Mesh) -> Callable[..., Segment]:
+def segment_program(setup: Setup, build: Build, mesh: Mesh) -> Callable[..., Segment]:
     """Compiled `(seed [], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
 
     Plays so many more `episodes`, at most SEGMENT_CAPACITY, of every lane on a device. The states given are consumed.
     """
-    advance = functools.partial(_advance, setup, environment)
+    advance = functools.partial(_advance, setup, build)
     sharded = jax.shard_map(
         advance, mesh=mesh, in_specs=(_SAME, _LANES, _LANES, _LANES, _LANES), out_specs=_LANES, check_vma=False
     )
@@ -89,7 +85,7 @@ def segment_program(setup: Setup, environment: EnvironmentSpec, mesh: Mesh) -> C
 
 def _advance(
     setup: Setup,
-    environment: EnvironmentSpec,
+    build: Build,
     seed: Int[Array, ""],
     trial: Int[Array, " lane"],
     hyper: Hyper,
@@ -98,18 +94,14 @@ def _advance(
 ) -> Segment:
     lanes = trial.shape[0]
     metrics = EpisodeMetrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
-    play = functools.partial(rollout, setup, environment)
+    play = functools.partial(rollout, setup, build)
     learn = jax.vmap(functools.partial(episodic.update, setup))
-
-    def keys_of(trial: Array, episode: Array) -> Array:
-        return jax.random.split(jax.random.fold_in(trial_key(seed, trial), episode), 3)
 
     def episode(number: Array, carry: tuple[LearnerState, EpisodeMetrics]) -> tuple[LearnerState, EpisodeMetrics]:
         state, metrics = carry
-        keys = jax.vmap(keys_of)(trial, state.episode)
-        environment_key, action_key, update_key = keys[:, 0], keys[:, 1], keys[:, 2]
-        trajectory = play(state.policy, environment_key, action_key)
-        state, new = learn(hyper, state, trajectory, update_key)
+        keys = jax.vmap(functools.partial(training_keys, seed))(trial, state.episode)
+        trajectory = play(state.actor, keys)
+        state, new = learn(hyper, state, trajectory, keys.minibatches)
         return state, jax.tree.map(lambda all_, one: all_.at[number].set(one), metrics, new)
 
     state, metrics = jax.lax.fori_loop(0, episodes[0], episode, (state, metrics))
@@ -128,10 +120,9 @@ class _Step(NamedTuple):
 
 def rollout(
     setup: Setup,
-    environment: EnvironmentSpec,
-    policy: Network,
-    environment_key: Array,
-    action_key: Array,
+    build: Build,
+    actor: Actor,
+    keys: EpisodeKeys,
     greedy: bool = False,
 ) -> Trajectory:
     """One episode in every lane [lane, time, …]; ends when the last lane has ended.
@@ -141,12 +132,12 @@ def rollout(
     Not a vmapped loop over one lane: vmap would copy every lane's whole record at every step to mask the finished ones.
     """
     limit = setup.max_episode_steps
-    lanes = environment_key.shape[0]
-    world = environment.build()
+    lanes = keys.environment.shape[0]
+    world = build()
     act = jax.vmap(functools.partial(episodic.action_probabilities, setup))
-    uniform = jax.vmap(lambda key: jax.random.uniform(key, (limit,)))(action_key).T  # [time, lane]
-    keys = jax.vmap(lambda key: jax.random.split(key, 3))(environment_key)
-    initial_key, first_key, step_key = keys[:, 0], keys[:, 1], keys[:, 2]
+    uniform = jax.vmap(lambda keys: action_draws(keys, limit))(keys).T  # [time, lane]
+    of_environment = jax.vmap(lambda key: jax.random.split(key, 3))(keys.environment)
+    initial_key, first_key, step_key = of_environment[:, 0], of_environment[:, 1], of_environment[:, 2]
 
     def observe(state: Any, key: Array) -> Array:
         return jnp.asarray(world.observation(state, key), jnp.float32)
@@ -165,11 +156,11 @@ def rollout(
         return jnp.where(alive.reshape(alive.shape + (1,) * (new.ndim - 1)), new, old)
 
     def step(now: _Step) -> _Step:
-        probabilities = act(policy, now.observation)
+        probabilities = act(actor, now.observation)
         chosen = jnp.argmax(probabilities, -1) if greedy else inverse_cdf(probabilities, uniform[now.time])
         action = chosen.astype(jnp.int32)
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
-        state, observation, reward, terminated = jax.vmap(interact)(now.state, action, keys)
+        now_key = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
+        state, observation, reward, terminated = jax.vmap(interact)(now.state, action, now_key)
         # an ended lane stands still, so that whatever its environment does past the end cannot reach the record
         state = jax.tree.map(functools.partial(keep, now.alive), state, now.state)
         observation = keep(now.alive, observation, now.observation)

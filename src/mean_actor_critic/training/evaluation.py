@@ -1,6 +1,7 @@
 """Playing trained agents without learning."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,15 +11,18 @@ from jaxtyping import Array
 
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
-from mean_actor_critic.networks import Network
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
-from mean_actor_critic.training import compiled, devices
+from mean_actor_critic.training import compiled, devices, hosted
+from mean_actor_critic.training.randomness import action_draws, evaluation_keys, reset_seed
+from mean_actor_critic.types import Actor, Normalizer
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
-_EVALUATION = 2**32 - 2  # folded into a trial's key: these episodes are not those of training
+LANES = 64  # hosted environments at once
+
+Returns = np.ndarray[Any, Any]
 
 
 def evaluate(
@@ -28,8 +32,10 @@ def evaluate(
     deterministic: bool = False,
     seed: int = 0,
     environment: Any = None,
+    workers: int | None = None,
+    step_seconds: float = STEP_SECONDS,
     on_progress: Show | None = None,
-) -> np.ndarray[Any, Any]:
+) -> Returns:
     """Undiscounted returns [trials, episodes] of fresh episodes; one trial for an agent, all of them for a run.
 
     Args:
@@ -37,45 +43,120 @@ def evaluate(
         episodes: how many each.
         deterministic: take the most probable action instead of sampling.
         seed: of the episodes; they are never those of training.
-        environment: the functional environment, if it is not known by name.
+        environment: what the agents were trained on, if it cannot be found by name.
+        workers: processes that step hosted environments; by default one per core.
+        step_seconds: a hosted environment that takes longer for one step is taken to hang.
         on_progress: called now and then.
     """
     episodes = require_whole("episodes", episodes, *EPISODES)
     seed = require_whole("seed", seed, *SEEDS)
+    limits = WorkerLimits(workers, step_seconds).checked()
     experiment = player.experiment
-    spec = environment_of(experiment.setup, environment)
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
-    policies = jax.tree.map(lambda *layers: np.stack(layers), *(agent.policy for agent in agents))
-    if policies[0].weight.shape[1] != spec.observation_size or policies[-1].bias.shape[1] != spec.actions:
-        raise InputError("agent", "its networks", f"ones for {spec.name}")
-    devices.prepare()
-    trials = np.array([agent.trial for agent in agents], np.uint32)
-    play = _player(experiment.setup, spec, deterministic)
-    returns = np.zeros((len(agents), episodes), np.float32)
+    spec = environment_of(experiment, agents[0].spaces, environment)
+    devices.prepare(spec.engine)
+    actors = _stacked(agents)
+    trials = experiment.trial_numbers()[[agent.trial for agent in agents]]
+    if spec.engine == "hosted":
+        return _play_hosted(experiment.setup, spec, actors, trials, episodes, deterministic, seed, limits, on_progress)
+    return _play_compiled(experiment.setup, spec, actors, trials, episodes, deterministic, seed, on_progress)
+
+
+def _stacked(agents: Sequence[Agent]) -> Actor:
+    """The acting parts of agents, stacked [agent]."""
+
+    def acting(agent: Agent) -> Actor:
+        observations: Any = np.float32(0)  # how many there were is of no use without learning
+        normalizer = agent.networks.normalizer
+        return Actor(agent.policy, Normalizer(normalizer[0], normalizer[1], observations) if normalizer else ())
+
+    return jax.tree.map(lambda *parts: np.stack(parts), *map(acting, agents))
+
+
+def _report(returns: Returns, on_progress: Show | None) -> None:
+    if on_progress:
+        played = np.isfinite(returns)
+        on_progress(Progress(int(played.sum()), returns.size, float(np.mean(returns[played])), diverged=0))
+
+
+def _play_compiled(
+    setup: Setup,
+    spec: EnvironmentSpec,
+    actors: Actor,
+    trials: Returns,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    on_progress: Show | None,
+) -> Returns:
+    play = _player(setup, spec.build, greedy)
+    returns = np.full((len(trials), episodes), np.nan, np.float32)
     for first in range(0, episodes, CHUNK):
         count = min(CHUNK, episodes - first)
-        played = play(np.uint32(seed), trials, policies, np.int32(first))
+        played = play(np.uint32(seed), trials, actors, np.int32(first))
         returns[:, first : first + count] = np.asarray(played)[:, :count]
-        if on_progress:
-            done = len(agents) * (first + count)
-            on_progress(Progress(done, returns.size, float(np.mean(returns[:, : first + count])), diverged=0))
+        _report(returns, on_progress)
     return returns
 
 
 @functools.cache
-def _player(setup: Setup, environment: EnvironmentSpec, greedy: bool) -> Any:
-    """Compiled `(seed [], trial [lane], policy [lane], first []) -> returns [lane, CHUNK]` of episodes from `first`."""
+def _player(setup: Setup, build: compiled.Build, greedy: bool) -> Any:
+    """Compiled `(seed [], trial [lane], actor [lane], first []) -> returns [lane, CHUNK]` of episodes from `first`."""
 
-    def play(seed: Array, trial: Array, policy: Network, first: Array) -> Array:
+    def play(seed: Array, trial: Array, actor: Actor, first: Array) -> Array:
         def episode(number: Array) -> Array:
-            keys = jax.vmap(
-                lambda trial: jax.random.split(
-                    jax.random.fold_in(jax.random.fold_in(compiled.trial_key(seed, trial), _EVALUATION), number)
-                )
-            )(trial)
-            trajectory = compiled.rollout(setup, environment, policy, keys[:, 0], keys[:, 1], greedy)
-            return jnp.sum(trajectory.reward, axis=1)
+            keys = jax.vmap(lambda trial: evaluation_keys(seed, trial, number))(trial)
+            return jnp.sum(compiled.rollout(setup, build, actor, keys, greedy).reward, axis=1)
 
         return jax.lax.map(episode, first + jnp.arange(CHUNK)).T
 
     return jax.jit(play)
+
+
+def _play_hosted(
+    setup: Setup,
+    spec: EnvironmentSpec,
+    actors: Actor,
+    trials: Returns,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    limits: WorkerLimits,
+    on_progress: Show | None,
+) -> Returns:
+    """Lanes take the next (agent, episode) that nobody has played, until none is left."""
+    returns = np.full((len(trials), episodes), np.nan, np.float32)
+    to_play = [(agent, episode) for episode in range(episodes) for agent in range(len(trials))][::-1]
+    lanes = min(LANES, len(to_play))
+    draw = _drawer(setup.max_episode_steps)
+    playing: dict[int, tuple[int, int]] = {}
+    troupe = hosted.Troupe(
+        setup, spec, jax.tree.map(lambda x: x[np.arange(lanes) % len(trials)], actors), limits, greedy
+    )
+
+    def begin(lane: int) -> None:
+        agent, episode = playing[lane] = to_play.pop()
+        number = int(trials[agent])
+        if len(trials) > 1:
+            troupe.replace(np.array([lane]), jax.tree.map(lambda x: x[[agent]], actors))
+        draws = np.asarray(draw(np.uint32(seed), np.int32(number), np.int32(episode)))
+        troupe.begin(lane, number, episode, reset_seed(seed, number, episode, evaluation=True), draws)
+
+    try:
+        for lane in range(lanes):
+            begin(lane)
+        while playing:
+            for lane in troupe.turn().tolist():
+                returns[playing.pop(lane)] = np.sum(troupe.board.reward[lane], dtype=np.float64)
+                if to_play:
+                    begin(lane)
+                _report(returns, on_progress)
+    finally:
+        troupe.close()
+    return returns
+
+
+@functools.cache
+def _drawer(steps: int) -> Any:
+    """Compiled `(seed [], trial [], episode []) -> draws [steps]`."""
+    return jax.jit(lambda seed, trial, episode: action_draws(evaluation_keys(seed, trial, episode), steps))

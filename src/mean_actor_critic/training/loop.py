@@ -3,94 +3,117 @@
 import concurrent.futures
 import contextlib
 import datetime
+import re
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-from gymnasium.experimental.functional import FuncEnv
 
 from mean_actor_critic import store
 from mean_actor_critic.environments.catalogue import (
+    AUTO,
     COMPILED,
     EnvironmentSpec,
-    describe,
     environment_of,
     find_environment,
+    is_importable,
 )
-from mean_actor_critic.errors import InputError, Interrupted, OutOfMemoryError
-from mean_actor_critic.experiment import make_experiment
+from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
+from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
+from mean_actor_critic.experiment import MAX_EPISODE_STEPS, make_experiment, require_whole
 from mean_actor_critic.presets import settings_for
 from mean_actor_critic.progress import Show
 from mean_actor_critic.run import Run
-from mean_actor_critic.training import compiled, devices, signals
-from mean_actor_critic.training.study import Study
+from mean_actor_critic.training import devices, signals
+from mean_actor_critic.training.study import Study, choose_width, make_study
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
-FunctionalEnvironment = FuncEnv[Any, Any, Any, Any, Any, Any, Any]
+OnStart = Callable[[Path, EnvironmentSpec], None]
 
 
 def train(
-    environment: str | FunctionalEnvironment,
+    environment: Any,
     algorithm: str = "mac",
     *,
     trials: int = 1,
     episodes: int = 200,
     seed: int = 0,
+    first_trial: int = 0,
+    engine: str = AUTO,
+    env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+    workers: int | None = None,
+    step_seconds: float = STEP_SECONDS,
     out: str | Path | None = None,
     checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
-    on_start: Callable[[Path], None] | None = None,
+    on_start: OnStart | None = None,
     **settings: Any,
 ) -> Run:
     """Train `trials` independent agents and keep everything in a run folder.
 
     Args:
-        environment: a Gymnasium id such as "CartPole-v0", or a functional Gymnasium environment (then
-            `max_episode_steps` must be given).
+        environment: a Gymnasium id such as "LunarLander-v3" ("package:Id-v0" imports the package first), a callable
+            that makes a gymnasium.Env, "module:callable", or a functional environment (`FuncEnv`), which needs
+            `max_episode_steps`.
         algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce" or "reinforce".
         trials: how many.
         episodes: of each trial.
         seed: trial i is a pure function of (seed, i, settings).
+        first_trial: the number of the first trial, to add trials to a study or to run one again alone.
+        engine: "compiled" for JAX programs, "hosted" for environments in worker processes; "auto" chooses.
+        env_kwargs: keyword arguments for the environment.
+        max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
+            1000 if it has none.
+        workers: processes that step hosted environments; by default one per core.
+        step_seconds: a hosted environment that takes longer for one step is taken to hang.
         out: the run folder, new or empty; by default one below `runs/`.
         checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
         on_progress: called after every segment.
-        on_start: called once with the run folder, before training begins.
+        on_start: called once with the run folder and the environment, before training begins.
         **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
             A number may be given for each trial, as a list.
 
     Raises:
         InputError: something cannot be used; nothing was written.
         DiskError: the disk refused; what was written before is whole.
+        EnvironmentFault: an environment failed; what was learned before is on disk.
         Interrupted: a signal came; what is on disk is whole.
     """
     _check_seconds(checkpoint_seconds)
-    if isinstance(environment, str):
-        spec = find_environment(environment)
-        defaults = settings_for(spec, algorithm)
-    else:
-        if "max_episode_steps" not in settings:
-            raise InputError("max_episode_steps", None, "a whole number, for an environment that is not known by name")
-        spec = describe(type(environment).__name__, environment, settings["max_episode_steps"])
-        if spec.name in COMPILED:
-            raise InputError("environment", spec.name, "a class whose name is not that of a known environment")
-        defaults = {}
-    experiment = make_experiment(spec.name, algorithm, trials, episodes, seed, {**defaults, **settings})
-    versions = devices.versions()
-    width = compiled.choose_width(experiment.setup, experiment.trials, compiled.device_count())
-    path = Path(out) if out is not None else _free_folder(f"{spec.name}-{algorithm}-seed{seed}")
-    manifest = store.create_run(path, experiment, width, versions)
-    return _carry_on(path, manifest, spec, checkpoint_seconds, on_progress, on_start)
+    limits = WorkerLimits(workers, step_seconds).checked()
+    if max_episode_steps is not None:
+        max_episode_steps = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
+    spec = find_environment(environment, engine, env_kwargs, max_episode_steps)
+    experiment = make_experiment(
+        spec.name,
+        algorithm,
+        trials,
+        episodes,
+        seed,
+        {**settings_for(spec, algorithm), **settings},
+        first_trial=first_trial,
+        engine=spec.engine,
+        environment_kwargs=env_kwargs,
+    )
+    versions = devices.versions(spec.engine)
+    width = choose_width(experiment.setup, experiment.trials, spec.engine)
+    path = Path(out) if out is not None else _free_folder(f"{_as_file_name(spec.name)}-{algorithm}-seed{seed}")
+    manifest = store.create_run(path, experiment, spec.spaces, width, versions)
+    return _carry_on(path, manifest, spec, limits, checkpoint_seconds, on_progress, on_start)
 
 
 def resume(
     path: str | Path,
-    environment: FunctionalEnvironment | None = None,
+    environment: Any = None,
     *,
+    workers: int | None = None,
+    step_seconds: float = STEP_SECONDS,
     checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
 ) -> Run:
@@ -98,60 +121,77 @@ def resume(
 
     Args:
         path: the run folder.
-        environment: the functional environment the run was started with, if it was not known by name.
+        environment: what the run was started with, if it cannot be found by name.
+        workers: as for `train`; their number changes no bits.
+        step_seconds: as for `train`.
         checkpoint_seconds: time between checkpoints.
         on_progress: called after every segment.
     """
     _check_seconds(checkpoint_seconds)
+    limits = WorkerLimits(workers, step_seconds).checked()
     folder = Path(path)
     manifest = store.read_manifest(folder)
-    spec = environment_of(manifest.experiment.setup, environment)
-    changed = devices.changes(manifest.versions)
+    spec = environment_of(manifest.experiment, manifest.spaces, environment)
+    changed = devices.changes(manifest.versions, spec.engine)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
-    return _carry_on(folder, manifest, spec, checkpoint_seconds, on_progress)
+    return _carry_on(folder, manifest, spec, limits, checkpoint_seconds, on_progress)
 
 
 def _carry_on(
     path: Path,
     manifest: store.Manifest,
     environment: EnvironmentSpec,
+    limits: WorkerLimits,
     checkpoint_seconds: float,
     on_progress: Show | None,
-    on_start: Callable[[Path], None] | None = None,
+    on_start: OnStart | None = None,
 ) -> Run:
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
-    known = environment.name in COMPILED
-    command = f"mac resume {shlex.quote(str(path))}" if known else f"resume({str(path)!r}, environment)"
+    by_name = environment.engine == "hosted" or environment.name in COMPILED
+    command = (
+        f"mac resume {shlex.quote(str(path))}"
+        if by_name and is_importable(environment.name)
+        else f"resume({str(path)!r}, environment)"
+    )
     advice = f"continue with: {command}"
+    study: Study | None = None
     with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
         if on_start:
-            on_start(path)
+            on_start(path, environment)
         checkpoint = store.read_checkpoint(path, manifest, set_aside=True)
-        study = worker.submit(Study, manifest.experiment, environment, manifest.width, checkpoint.arrays).result()
+        study = worker.submit(make_study, manifest, environment, checkpoint.arrays, limits).result()
         saved = time.monotonic()
         unsaved = False
-        while not study.finished:
-            # in a thread of its own, because Python hears signals only while the main thread is not inside JAX
-            segment = worker.submit(study.advance)
-            while not segment.done():
-                concurrent.futures.wait([segment], timeout=0.2)
-                waited = time.monotonic() - listener.received_at
-                # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
-                if listener.received is not None and (not unsaved or waited > PATIENCE_SECONDS):
-                    worker.shutdown(wait=False)
-                    raise Interrupted(listener.received, advice)
-            progress = segment.result()
-            if on_progress:
-                on_progress(progress)
-            unsaved = True
-            if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
-                store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
-                saved, unsaved = time.monotonic(), False
-            if listener.received is not None:
-                raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-        worker.shutdown()
-        return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
+        try:
+            while not study.finished:
+                # in a thread of its own, because Python hears signals only while the main thread is not inside JAX
+                segment = worker.submit(study.advance)
+                while not segment.done():
+                    concurrent.futures.wait([segment], timeout=0.2)
+                    waited = time.monotonic() - listener.received_at
+                    # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
+                    if listener.received is not None and (not unsaved or waited > PATIENCE_SECONDS):
+                        worker.shutdown(wait=False)
+                        raise Interrupted(listener.received, advice)
+                try:
+                    progress = segment.result()
+                except EnvironmentFault as fault:
+                    store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
+                    raise fault.with_advice(f"whole episodes are kept; {advice}") from None
+                if on_progress:
+                    on_progress(progress)
+                unsaved = True
+                if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
+                    arrays = study.arrays()
+                    store.write_checkpoint(path, manifest, study.episodes_done, arrays)
+                    saved, unsaved = time.monotonic(), False
+                if listener.received is not None:
+                    raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
+            return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
+        finally:
+            study.close()
+            worker.shutdown(wait=False)
 
 
 def _check_seconds(checkpoint_seconds: float) -> None:
@@ -168,6 +208,10 @@ def _memory_faults() -> Iterator[None]:
         if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
             raise OutOfMemoryError(f"not enough memory for this run: {fault}") from None
         raise
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 
 def _free_folder(name: str) -> Path:

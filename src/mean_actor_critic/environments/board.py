@@ -1,0 +1,69 @@
+"""The memory that the main process and its workers share: every lane's episode so far, and what to do next."""
+
+import math
+import mmap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+IDLE, RESET, STEP = 0, 1, 2  # what a lane's environment is to do in the next turn
+RUNNING, TERMINATED, TRUNCATED = 1, 2, 3  # how its episode stands; 0 before the first
+
+Array = np.ndarray[Any, Any]
+
+
+class Size(NamedTuple):
+    """What decides the size of a board."""
+
+    lanes: int
+    time: int  # longest episode, agent steps
+    observation: int  # numbers in a flattened observation
+    workers: int
+
+
+class Board(NamedTuple):
+    """Arrays over one piece of memory. Main writes commands, actions and seeds; workers write the rest."""
+
+    observation: Array  # [lane, time + 1, observation]
+    reward: Array  # [lane, time]
+    action: Array  # [lane, time], from 0
+    seed: Array  # [lane] of the next reset
+    time: Array  # [lane] steps taken in the episode
+    command: Array  # [lane] IDLE, RESET or STEP
+    status: Array  # [lane] RUNNING, TERMINATED or TRUNCATED
+    lane_in_hand: Array  # [worker] the lane whose environment has control; -1: none
+    beat: Array  # [worker] counts the calls into environments: a worker that stands still is stuck in one
+
+
+def _fields(size: Size) -> dict[str, tuple[tuple[int, ...], type]]:
+    lanes, time, observation, workers = size
+    return {
+        "observation": ((lanes, time + 1, observation), np.float32),
+        "reward": ((lanes, time), np.float32),
+        "action": ((lanes, time), np.int32),
+        "seed": ((lanes,), np.int64),
+        "time": ((lanes,), np.int32),
+        "command": ((lanes,), np.uint8),
+        "status": ((lanes,), np.uint8),
+        "lane_in_hand": ((workers,), np.int64),
+        "beat": ((workers,), np.int64),
+    }
+
+
+def _aligned(count: int) -> int:
+    return -(-count // 64) * 64  # cache lines: no two arrays share one
+
+
+def bytes_of(size: Size) -> int:
+    """Bytes that a board takes."""
+    return sum(_aligned(math.prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in _fields(size).values())
+
+
+def board_on(descriptor: int, size: Size) -> Board:
+    """The board in the shared file `descriptor`, which must hold `bytes_of(size)` bytes."""
+    memory = mmap.mmap(descriptor, bytes_of(size))
+    arrays, offset = {}, 0
+    for name, (shape, dtype) in _fields(size).items():
+        arrays[name] = np.ndarray(shape, dtype, memory, offset)
+        offset += _aligned(arrays[name].nbytes)
+    return Board(**arrays)

@@ -1,0 +1,209 @@
+"""What an environment shows and takes: observations as vectors, actions as numbers from 0. NumPy and Gymnasium only.
+
+Observation spaces flatten as Gymnasium flattens them: numbers as they are, choices one-hot, the parts of a Dict or
+Tuple one after the other. Written for batches too, because agents meet both single observations and those of vector
+environments.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from mean_actor_critic.errors import InputError
+
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
+LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
+DEEPEST = 20  # Dicts and Tuples within each other
+
+Array = np.ndarray[Any, Any]
+
+
+class Spaces(NamedTuple):
+    """An environment's observation and action space."""
+
+    observation: "gymnasium.Space[Any]"
+    action: Any  # Discrete
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in a flattened observation."""
+        return size(self.observation)
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        return int(self.action.n)
+
+    @property
+    def first_action(self) -> int:
+        """What the environment calls action 0."""
+        return int(self.action.start)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; `spaces_from_json` is the inverse, up to the bounds of Boxes."""
+        return {"observation": _to_json(self.observation), "action": _to_json(self.action)}
+
+
+def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
+    """The spaces of environment `name`, if the algorithms can use them.
+
+    Raises:
+        InputError: says what was found and what is supported.
+    """
+    if not isinstance(action, spaces.Discrete):
+        raise InputError("environment", name, f"a Discrete action space; this one's is {_brief(action)}")
+    unsupported = _first_unsupported(observation)
+    if unsupported is not None:
+        within = "" if unsupported is observation else f" within {_brief(observation)}"
+        raise InputError(
+            "environment", name, f"an observation space of {SUPPORTED}; this one's is {_brief(unsupported)}{within}"
+        )
+    if not 1 <= size(observation) <= LARGEST_OBSERVATION:
+        raise InputError("environment", name, f"observations of 1 to {LARGEST_OBSERVATION} numbers when flattened")
+    return Spaces(observation, action)
+
+
+def _brief(space: Any) -> str:
+    text = str(space)
+    return text if len(text) <= 100 else text[:100] + "…"
+
+
+def _first_unsupported(space: Any) -> Any:
+    """The first part that cannot be flattened to a fixed number of numbers, if any."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return next((bad for part in _parts(space) if (bad := _first_unsupported(part)) is not None), None)
+    plain = isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+    return None if plain else space
+
+
+def _parts(space: Any) -> "list[gymnasium.Space[Any]]":
+    return list(space.spaces.values()) if isinstance(space, spaces.Dict) else list(space.spaces)
+
+
+def size(space: Any) -> int:
+    """Numbers in a flattened value of `space`."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return sum(size(part) for part in _parts(space))
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(np.sum(space.nvec))
+    return math.prod(space.shape)
+
+
+def flatten(space: Any, value: Any) -> Array:
+    """Values of `space`, one or a batch with leading dimensions [...], as float32 [..., size].
+
+    Raises:
+        FormError: the value is not of this space's form; says which part and why.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            found = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+            raise FormError(f"is {found}, not a dictionary with {', '.join(map(str, space.spaces))}")
+        rows = [_flatten_part(part, value[key], f"[{key!r}]") for key, part in space.spaces.items()]
+        return np.concatenate(rows, axis=-1)
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            raise FormError(f"is {type(value).__name__}, not a tuple of {len(space.spaces)}")
+        rows = [_flatten_part(part, item, f"[{i}]") for i, (part, item) in enumerate(zip(space, value, strict=True))]
+        return np.concatenate(rows, axis=-1)
+    array = np.asarray(value)
+    # float64 for a float32 Box is common and harmless; floats for choices, or objects for numbers, are neither
+    if not np.can_cast(array.dtype, space.dtype, "same_kind"):
+        raise FormError(f"has dtype {array.dtype}, not {space.dtype}")
+    own = len(space.shape)
+    lead = array.shape[: array.ndim - own] if array.ndim >= own else ()
+    if array.shape[len(lead) :] != space.shape:
+        raise FormError(f"has shape {array.shape}, not {space.shape}")
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(array - space.start, int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = (array - space.start).reshape(*lead, -1)
+        return np.concatenate([_one_hot(choices[..., i], n) for i, n in enumerate(space.nvec.ravel().tolist())], -1)
+    return array.astype(np.float32, copy=False).reshape(*lead, math.prod(space.shape))
+
+
+class FormError(ValueError):
+    """A value that is not of its space's form. The message follows the name of what is wrong."""
+
+
+def _flatten_part(space: Any, value: Any, name: str) -> Array:
+    try:
+        return flatten(space, value)
+    except FormError as fault:
+        between = "" if str(fault).startswith("[") else " "
+        raise FormError(f"{name}{between}{fault}") from None
+
+
+def _one_hot(choice: Array, n: int) -> Array:
+    if np.any((choice < 0) | (choice >= n)):
+        raise FormError(f"is {choice}, not one of {n} choices")
+    return np.asarray(choice[..., None] == np.arange(n), np.float32)
+
+
+# --- as JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _to_json(space: Any) -> dict[str, Any]:
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "parts": {str(key): _to_json(part) for key, part in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "parts": [_to_json(part) for part in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(space.start, space.nvec.shape)
+        return {"kind": "MultiDiscrete", "n": space.nvec.tolist(), "start": start.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    return {"kind": "Box", "shape": list(space.shape), "dtype": space.dtype.name}
+
+
+def spaces_from_json(document: Any) -> Spaces:
+    """The spaces that `Spaces.to_json` described.
+
+    Raises:
+        InputError: the description is not one of supported spaces.
+    """
+    try:
+        found = Spaces(_from_json(document["observation"]), _from_json(document["action"]))
+        if set(document) != {"observation", "action"}:
+            raise ValueError("other fields")
+        return check_spaces("described", *found)
+    except (KeyError, TypeError, ValueError, AssertionError, AttributeError, OverflowError, MemoryError):
+        raise InputError(
+            "spaces", "their description", f"an observation space of {SUPPORTED}, and a Discrete"
+        ) from None
+
+
+def _from_json(document: Any, depth: int = 0) -> "gymnasium.Space[Any]":
+    if depth > DEEPEST:
+        raise ValueError("too deep")
+    kind = document["kind"]
+    below = functools.partial(_from_json, depth=depth + 1)
+    if kind == "Dict":
+        return spaces.Dict([(str(key), below(part)) for key, part in document["parts"].items()])
+    if kind == "Tuple":
+        return spaces.Tuple([below(part) for part in document["parts"]])
+    if kind == "Discrete":
+        return spaces.Discrete(document["n"], start=document["start"])
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.asarray(document["n"]), start=np.asarray(document["start"]))
+    shape = tuple(document["shape"])
+    if math.prod(shape) > LARGEST_OBSERVATION:  # before anything of that size is made
+        raise ValueError("too large")
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(shape)
+    if kind != "Box":
+        raise ValueError("unknown kind")
+    dtype = np.dtype(document["dtype"])
+    if dtype.kind not in "fiub":
+        raise ValueError("not numbers")
+    bound = 0 if dtype.kind in "iub" else np.inf
+    return spaces.Box(-bound if dtype.kind == "f" else 0, bound if dtype.kind == "f" else 1, shape, dtype.type)

@@ -1,0 +1,304 @@
+"""What runs in a worker process: `main`, with the file descriptors of its pipes as arguments.
+
+It reads one job from the command pipe and does it: describe an environment, or step a share of the lanes until the pipe
+closes. Answers are lines of JSON, or one byte for a turn that is done. Imports NumPy and Gymnasium, not JAX.
+"""
+
+import ctypes
+import json
+import math
+import os
+import resource
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from mean_actor_critic.environments import board as boards
+from mean_actor_critic.environments.factory import FactoryError
+from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten
+from mean_actor_critic.errors import InputError
+
+TURN = TURN_DONE = b"."
+SECONDS_BETWEEN_MEMORY_CHECKS = 0.2
+
+
+MakeEnvironment = Callable[..., "gymnasium.Env[Any, Any]"]  # may raise a FactoryError
+
+
+class Channel(NamedTuple):
+    """The two pipes to the main process."""
+
+    commands: int
+    results: int
+
+    def tell(self, **message: Any) -> None:
+        """Send one line of JSON."""
+        line = json.dumps(message).encode() + b"\n"
+        while line:
+            line = line[os.write(self.results, line) :]
+
+
+class Fault(Exception):  # noqa: N818
+    """What is wrong with an environment: the field, and the words that follow it."""
+
+    def __init__(self, field: str, words: str, lane: int | None = None) -> None:
+        super().__init__(f"{field} {words}")
+        self.field, self.words, self.lane = field, words, lane  # None: the lane in hand
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def describe(channel: Channel, name: str, factory: MakeEnvironment) -> None:
+    """Say which spaces and time limit an environment has."""
+    try:
+        environment = factory()
+        spaces = check_spaces(name, environment.observation_space, environment.action_space)
+    except (FactoryError, InputError) as fault:
+        return channel.tell(refused=str(fault), input=isinstance(fault, InputError))
+    limit = environment.spec.max_episode_steps if environment.spec is not None else None
+    environment.close()
+    return channel.tell(spaces=spaces.to_json(), max_episode_steps=limit)
+
+
+class Share(NamedTuple):
+    """What one worker of a fleet is told."""
+
+    worker: int
+    lanes: list[int]
+    size: boards.Size
+    memory: int  # descriptor of the board
+    largest_memory: int  # bytes that this process may hold
+
+
+def serve(channel: Channel, factory: MakeEnvironment, spaces: Spaces, share: Share) -> None:
+    """Take turns: reset or step the lanes as the board says, until the command pipe closes.
+
+    Python's own numbers in the inner loop: a NumPy scalar costs as much as a tenth of a step of a simple environment.
+    """
+    board = boards.board_on(share.memory, share.size)
+    lanes = [_Lane(lane, factory, spaces, board, share.size.time) for lane in share.lanes]
+    beat, in_hand = board.beat.data, board.lane_in_hand.data
+    worker, beats, next_check = share.worker, 0, 0.0
+    while os.read(channel.commands, len(TURN)):
+        now = np.minimum(board.time[share.lanes], share.size.time - 1)
+        commands = board.command[share.lanes].tolist()
+        actions = board.action[share.lanes, now].tolist()
+        try:
+            for lane, command, action in zip(lanes, commands, actions, strict=True):
+                if command == boards.IDLE:
+                    continue
+                in_hand[worker] = lane.number
+                beats += 1
+                beat[worker] = beats
+                if command == boards.STEP:
+                    lane.step(action)
+                else:
+                    lane.reset()
+            _check_finite(
+                board, [lane for lane, command in zip(lanes, commands, strict=True) if command != boards.IDLE]
+            )
+            if time.monotonic() >= next_check:
+                _check_memory(share.largest_memory)
+                next_check = time.monotonic() + SECONDS_BETWEEN_MEMORY_CHECKS
+        except Fault as fault:
+            lane_number = in_hand[worker] if fault.lane is None else fault.lane
+            return channel.tell(lane=lane_number, field=fault.field, words=fault.words)
+        in_hand[worker] = -1
+        os.write(channel.results, TURN_DONE)
+    for lane in lanes:
+        lane.close()
+    return None
+
+
+def _check_finite(board: boards.Board, lanes: "list[_Lane]") -> None:
+    """The observations that a turn brought, all at once."""
+    numbers = [lane.number for lane in lanes]
+    rows = board.observation[numbers, [lane.time for lane in lanes]]
+    if np.isfinite(rows).all():
+        return
+    bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+    where = int(np.flatnonzero(~np.isfinite(rows[bad]))[0])
+    words = f"is {rows[bad, where]} at index {where} of {rows.shape[1]}"
+    raise Fault("observation", words, lanes[bad].number)
+
+
+class _Lane:
+    """One trial's environment, and where its episode goes on the board."""
+
+    def __init__(self, number: int, factory: MakeEnvironment, spaces: Spaces, board: boards.Board, limit: int) -> None:
+        self.number, self.factory, self.spaces, self.limit = number, factory, spaces, limit
+        self.described = spaces.to_json()
+        self.first_action = spaces.first_action
+        self.row_shape = (spaces.observation_size,)
+        self.observation, self.reward, self.seed = board.observation[number], board.reward[number], board.seed
+        self.board_time, self.status = board.time.data, board.status.data
+        self.environment: gymnasium.Env[Any, Any] | None = None
+        self.time = 0
+        self.seen_spaces: tuple[Any, Any] = (None, None)
+
+    def reset(self) -> None:
+        """Begin the episode whose seed is on the board."""
+        if self.environment is None:
+            try:
+                self.environment = self.factory()
+            except FactoryError as fault:
+                raise Fault("environment", f"cannot be made: {fault}") from None
+        answer = _call("reset()", self.environment.reset, seed=int(self.seed[self.number]))
+        try:
+            observation, _ = answer
+        except (TypeError, ValueError):
+            raise Fault("reset()", f"returned {_brief(answer)}, not (observation, info)") from None
+        self._check_spaces()
+        self.board_time[self.number] = self.time = 0
+        self.reward[:] = 0
+        self._write(observation)
+        self.status[self.number] = boards.RUNNING
+
+    def step(self, action: int) -> None:
+        """Take one action, counted from 0."""
+        self.time += 1  # first, so that whoever looks at the board knows which step is in hand
+        self.board_time[self.number] = self.time
+        assert self.environment is not None
+        answer = _call("step()", self.environment.step, self.first_action + action)
+        try:
+            observation, reward, terminated, truncated, _ = answer
+        except (TypeError, ValueError):
+            words = f"returned {_brief(answer)}, not (observation, reward, terminated, truncated, info)"
+            raise Fault("step()", words) from None
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            raise Fault("reward", f"is {_brief(reward)}, not a number") from None
+        if not math.isfinite(number):
+            raise Fault("reward", f"is {number}")
+        if terminated not in _TRUTHS or truncated not in _TRUTHS:
+            field, value = ("terminated", terminated) if terminated not in _TRUTHS else ("truncated", truncated)
+            raise Fault(field, f"is {_brief(value)}, not true or false")
+        self.reward[self.time - 1] = number
+        self._write(observation)
+        if terminated or truncated or self.time == self.limit:
+            self.status[self.number] = boards.TERMINATED if terminated else boards.TRUNCATED
+            self._check_spaces()
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self.environment is not None:
+            self.environment.close()
+
+    def _write(self, observation: Any) -> None:
+        """Put an observation on the board. Whether it is finite is seen when the turn is over."""
+        if (
+            type(observation) is not np.ndarray
+            or observation.dtype != np.float32
+            or observation.shape != self.row_shape
+        ):
+            try:
+                observation = flatten(self.spaces.observation, observation)
+            except FormError as fault:
+                raise Fault("observation", str(fault)) from None
+        self.observation[self.time] = observation
+
+    def _check_spaces(self) -> None:
+        environment = self.environment
+        assert environment is not None
+        spaces = (environment.observation_space, environment.action_space)
+        if spaces[0] is self.seen_spaces[0] and spaces[1] is self.seen_spaces[1]:
+            return
+        try:
+            found = check_spaces("environment", *spaces).to_json()
+        except InputError as fault:
+            raise Fault("space", f"has changed: {fault}") from None
+        for part, described in self.described.items():
+            if found[part] != described:
+                raise Fault(f"{part}_space", f"has changed from {described} to {found[part]}")
+        self.seen_spaces = spaces
+
+
+_TRUTHS = (True, False)  # and 1 and 0, and NumPy's
+
+
+def _call(field: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    try:
+        return function(*arguments, **named)
+    except MemoryError:
+        raise Fault("memory", f"ran out in {field}") from None
+    except Exception as fault:  # an environment's own code may raise anything
+        import traceback
+
+        last = traceback.extract_tb(fault.__traceback__)[-1]
+        raise Fault(field, f"raised {type(fault).__name__}: {fault} ({last.filename}:{last.lineno})") from fault
+
+
+def _brief(value: Any) -> str:
+    text = f"{type(value).__name__} {value!r}".replace("\n", " ")
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def _check_memory(largest: int) -> None:
+    held = _resident_bytes()
+    if held > largest:
+        raise Fault(
+            "memory", f"of its worker process has grown to {held / 1e9:.2f} GB; allowed are {largest / 1e9:.2f}"
+        )
+
+
+def _resident_bytes() -> int:
+    """Memory that this process holds now; where the system does not say, the most it ever held."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            # the shared pages are the board, which is not the environments'
+            _, resident, shared = file.read().split()[:3]
+        return (int(resident) - int(shared)) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+def _die_with_parent(life: int) -> None:
+    """End when the main process does, however it ends: by the kernel on Linux, by a closing pipe elsewhere."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+    def wait() -> None:
+        os.read(life, 1)  # nothing is ever written: this returns when the main process is gone
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Read the job and do it."""
+    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
+    _die_with_parent(int(sys.argv[3]))
+    (length,) = struct.unpack("<Q", _exactly(channel.commands, 8))
+    # what the main process of the same user sends through a pipe of its own, not a file
+    import cloudpickle
+
+    job, arguments = cloudpickle.loads(_exactly(channel.commands, length))
+    gymnasium.logger.min_level = gymnasium.logger.ERROR
+    job(channel, *arguments)
+
+
+def _exactly(descriptor: int, count: int) -> bytes:
+    parts = b""
+    while len(parts) < count:
+        part = os.read(descriptor, min(count - len(parts), 1 << 20))
+        if not part:
+            os._exit(1)
+        parts += part
+    return parts
+
+
+if __name__ == "__main__":
+    main()

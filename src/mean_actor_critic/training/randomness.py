@@ -1,0 +1,49 @@
+"""All randomness of a trial, by its seed, number and episode; never by its place in a batch or the engine."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+_WEIGHTS = 2**32 - 1  # numbers that no episode has
+_EVALUATION = 2**32 - 2
+
+
+class EpisodeKeys(NamedTuple):
+    """A key for each use in one episode."""
+
+    environment: Array
+    actions: Array
+    minibatches: Array
+
+
+def _trial_key(seed: Int[Array, ""], trial: Int[Array, ""]) -> Array:
+    return jax.random.fold_in(jax.random.key(seed), trial)
+
+
+def weights_key(seed: Int[Array, ""], trial: Int[Array, ""]) -> Array:
+    """For the first weights of a trial."""
+    return jax.random.fold_in(_trial_key(seed, trial), _WEIGHTS)
+
+
+def training_keys(seed: Int[Array, ""], trial: Int[Array, ""], episode: Int[Array, ""]) -> EpisodeKeys:
+    """For an episode of training, counted from 0."""
+    return EpisodeKeys(*jax.random.split(jax.random.fold_in(_trial_key(seed, trial), episode), 3))
+
+
+def evaluation_keys(seed: Int[Array, ""], trial: Int[Array, ""], episode: Int[Array, ""]) -> EpisodeKeys:
+    """For an episode of evaluation, which is never one of training."""
+    key = jax.random.fold_in(jax.random.fold_in(_trial_key(seed, trial), _EVALUATION), episode)
+    return EpisodeKeys(*jax.random.split(key, 3))
+
+
+def action_draws(keys: EpisodeKeys, steps: int) -> Float[Array, " time"]:
+    """The uniform draws in [0, 1) that pick an episode's actions."""
+    return jax.random.uniform(keys.actions, (steps,))
+
+
+def reset_seed(seed: int, trial: int, episode: int, evaluation: bool = False) -> int:
+    """What a hosted environment is reset with for an episode, counted from 0: 31 bits, as every environment takes."""
+    words = np.random.SeedSequence([seed, trial, episode, int(evaluation)]).generate_state(1, np.uint32)
+    return int(words[0] >> 1)
