@@ -2,10 +2,17 @@
 
 import argparse
 
-from benchmarks import cart_pole, growth, startup, updates
+from benchmarks import cart_pole, growth, lunar_lander, memory, startup, updates
 from benchmarks.harness import ROOT, log, machine
 
-PARTS = {"cart_pole": cart_pole.report, "growth": growth.report, "updates": updates.report, "startup": startup.report}
+PARTS = {
+    "cart_pole": cart_pole.report,
+    "growth": growth.report,
+    "updates": updates.report,
+    "startup": startup.report,
+    "lunar_lander": lunar_lander.report,
+    "memory": memory.report,
+}
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Steps per second of training on Cart Pole: this engine, the plain JAX program, Stable-Baselines3."""
 
 from benchmarks import engine, plain_vmap, stable_baselines
-from benchmarks.harness import alternating, in_turn_ratio, median, rate, rates, table
+from benchmarks.harness import alternating, speed_cells, table
 
 REPEATS = 3
 STUDY = {"trials": 100, "episodes": 200}
@@ -10,8 +10,6 @@ PEER_STEPS = 20_000
 ENGINE = "this engine, all devices"
 PLAIN = "plain `jit(vmap(trial))`, one device, episodes as a while loop"
 PLAIN_SCAN = "the same, episodes as a masked scan"
-PEER = "Stable-Baselines3 A2C, 8 environments, PyTorch's threads as they come"
-PEER_ONE_THREAD = "the same with one PyTorch thread"
 
 
 def report() -> str:
@@ -23,19 +21,14 @@ def report() -> str:
         PLAIN: (plain_vmap.train, {**STUDY, "loop": "while"}),
         PLAIN_SCAN: (plain_vmap.train, {**STUDY, "loop": "scan"}),
     }
-    if stable_baselines.available():
-        variants[PEER] = (stable_baselines.train, {"steps": PEER_STEPS})
-        variants[PEER_ONE_THREAD] = (stable_baselines.train, {"steps": PEER_STEPS, "threads": 1})
+    variants.update(stable_baselines.variants("CartPole-v1", PEER_STEPS))
     results = alternating(variants, REPEATS)
 
     rows = []
     for name, measurements in results.items():
-        speeds = rates(measurements)
         first = measurements[0]
         score = f"{first['mean_return']:.1f} ± {first['standard_error']:.1f}" if "mean_return" in first else ""
-        spread = f"{rate(min(speeds))} – {rate(max(speeds))}"
-        rows.append([name, rate(median(speeds)), spread, f"{in_turn_ratio(results[ENGINE], measurements):.3g}", score])
-    missing = "" if PEER in results else "\nStable-Baselines3 is missing: install the extra `bench`.\n"
+        rows.append([name, *speed_cells(results[ENGINE], measurements), score])
     return f"""## Cart Pole
 
 MAC, {STUDY["trials"]} trials × {STUDY["episodes"]} episodes at the reference settings: 64 hidden units, Adam,
@@ -45,4 +38,4 @@ all trials and episodes, ± standard error; rows of the same work should agree. 
 CartPole-v1; with a thread per core it suffers most from other load, so judge by its faster row.
 
 {table(["", "steps/s", "range", "times slower", "mean return"], rows)}
-{missing}"""
+{stable_baselines.note()}"""

@@ -1,4 +1,4 @@
-"""This project's engine at the reference settings, timed."""
+"""This project's compiled engine at the reference settings, timed."""
 
 import time
 
@@ -8,7 +8,7 @@ from benchmarks.harness import Measurement
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.training import compiled, devices
-from mean_actor_critic.training.study import Study
+from mean_actor_critic.training.compiled_study import CompiledStudy
 
 ENVIRONMENT = "CartPole-v0"
 
@@ -43,14 +43,18 @@ def train(trials: int, episodes: int, all_devices: bool = True, width: int | Non
     environment = find_environment(ENVIRONMENT)
     experiment = make_experiment(ENVIRONMENT, "mac", trials, episodes, seed=0, settings=REFERENCE)
     width = width or compiled.choose_width(experiment.setup, trials, compiled.device_count())
-    study = Study(experiment, environment, width, None)
+    study = CompiledStudy(experiment, environment, width, None)
     study.advance()  # compiles, and plays the first episode of the first block
-    before = int(study.lengths.sum())
+    before = int(study.curves.lengths.sum())
     started = time.perf_counter()
     while not study.finished:
         study.advance()
     seconds = time.perf_counter() - started
-    return {"steps": int(study.lengths.sum()) - before, "seconds": seconds, **return_statistics(study.returns)}
+    return {
+        "steps": int(study.curves.lengths.sum()) - before,
+        "seconds": seconds,
+        **return_statistics(study.curves.returns),
+    }
 
 
 def return_statistics(returns: np.ndarray) -> Measurement:

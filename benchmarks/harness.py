@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,21 +20,24 @@ _CALL = (
 )
 
 Measurement = dict[str, float]
+Variants = Mapping[str, tuple[Callable[..., Measurement], Mapping[str, Any]]]
+Answer = TypeVar("Answer")
 
 
-def in_new_process(function: Callable[..., Measurement], arguments: Mapping[str, Any]) -> Measurement:
-    """What the function returns, called in a fresh interpreter: no devices, threads or caches of other measurements."""
+def in_new_process(function: Callable[..., Answer], arguments: Mapping[str, Any]) -> Answer:
+    """What the function returns, called in a fresh interpreter: no devices, threads or caches of other measurements.
+
+    Arguments and answer must be plain JSON values.
+    """
     command = [sys.executable, "-c", _CALL, function.__module__, function.__name__, json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
         raise SystemExit(f"{function.__module__}.{function.__name__} failed:\n{done.stderr}")
-    measurement: Measurement = json.loads(done.stdout.splitlines()[-1])
-    return measurement
+    answer: Answer = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
-def alternating(
-    variants: Mapping[str, tuple[Callable[..., Measurement], Mapping[str, Any]]], repeats: int
-) -> dict[str, list[Measurement]]:
+def alternating(variants: Variants, repeats: int) -> dict[str, list[Measurement]]:
     """Every variant `repeats` times, taking turns, so that whatever else the machine does falls on all of them."""
     results: dict[str, list[Measurement]] = {name: [] for name in variants}
     for _ in range(repeats):
@@ -54,6 +57,11 @@ def median(values: Iterable[float]) -> float:
     return statistics.median(values)
 
 
+def mean(values: Iterable[float]) -> float:
+    """The average."""
+    return statistics.fmean(values)
+
+
 def rates(measurements: Iterable[Measurement]) -> list[float]:
     """Steps per second of each measurement."""
     return [m["steps"] / m["seconds"] for m in measurements]
@@ -62,6 +70,13 @@ def rates(measurements: Iterable[Measurement]) -> list[float]:
 def in_turn_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float:
     """Our rate over theirs, each turn's with each other; the median of the turns."""
     return median(a / b for a, b in zip(rates(ours), rates(theirs), strict=True))
+
+
+def speed_cells(ours: list[Measurement], theirs: list[Measurement]) -> list[str]:
+    """Cells of a row of a table: their median rate, its range, and our rate over theirs."""
+    speeds = rates(theirs)
+    spread = f"{rate(min(speeds))} – {rate(max(speeds))}"
+    return [rate(median(speeds)), spread, f"{in_turn_ratio(ours, theirs):.3g}"]
 
 
 def rate(value: float) -> str:
@@ -84,7 +99,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def machine() -> str:
     """When, on what and with which versions, in general words."""
-    names = ("jax", "numpy", "optax", "torch", "stable-baselines3")
+    names = ("jax", "numpy", "optax", "gymnasium", "box2d", "torch", "stable-baselines3")
     versions = [f"Python {platform.python_version()}"]
     for name in names:
         try:

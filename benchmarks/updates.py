@@ -51,18 +51,18 @@ def flop_per_update(setup: Setup, observation_size: int, actions: int) -> int:
 def updates(settings: dict[str, Any]) -> Measurement:
     """GFLOP/s of the vmapped update at the engine's width, on all devices as the engine spreads it."""
     devices.prepare()
-    environment = find_environment(ENVIRONMENT)
+    spaces = find_environment(ENVIRONMENT).spaces
     experiment = make_experiment(ENVIRONMENT, "mac", TRIALS, 1, 0, settings)
     setup = experiment.setup
     width = compiled.choose_width(setup, TRIALS, compiled.device_count())
-    flop = flop_per_update(setup, environment.observation_size, environment.actions)
+    flop = flop_per_update(setup, spaces.observation_size, spaces.actions)
     lanes = width * compiled.device_count()
     mesh = compiled.lane_mesh(compiled.device_count())
     lane = PartitionSpec("lane")
-    state = compiled.initialiser(setup, environment.observation_size, environment.actions)(0, jnp.arange(lanes))
+    state = compiled.initialiser(setup, spaces.observation_size, spaces.actions)(0, jnp.arange(lanes))
     hyper = jax.tree.map(lambda x: jnp.broadcast_to(x[0], (lanes,)), experiment.hyper_of_trials())
     state, hyper, trajectory = jax.device_put(
-        (state, hyper, _full_episodes(setup, environment.observation_size, lanes)), NamedSharding(mesh, lane)
+        (state, hyper, _full_episodes(setup, spaces.observation_size, lanes)), NamedSharding(mesh, lane)
     )
     repeats = max(1, math.ceil(1e9 / (flop * width)))  # in one call, so that calling costs nothing
 

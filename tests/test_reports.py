@@ -8,9 +8,12 @@ from scipy import stats
 
 import mean_actor_critic as mac
 from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.reports import cart_pole as report
+from mean_actor_critic.reports import classic_control as report
 from mean_actor_critic.reports.statistics import summarise, trial_scores
 from mean_actor_critic.reports.tables import diverged_line
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL
+
+CART_POLE = CLASSIC_CONTROL["cart-pole"]
 
 
 def test_a_summary_is_mean_sd_and_an_interval_that_covers():
@@ -57,7 +60,7 @@ def runs(tmp_path_factory):
 
 
 def test_the_study_writes_its_table_and_figure(runs, tmp_path):
-    table, curves, figure = report.write(runs, tmp_path)
+    table, curves, figure = report.write(CART_POLE, runs, tmp_path)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["algorithm"] for row in rows] == list(runs)
     for row in rows:
@@ -73,7 +76,7 @@ def test_the_study_writes_its_table_and_figure(runs, tmp_path):
 
 
 def test_the_verdict_gives_the_order_found(runs):
-    sentence = report.verdict(runs)
+    sentence = report.verdict(CART_POLE, runs)
     best = max(runs, key=lambda name: runs[name].returns.mean())
     assert sentence.startswith(f"Over 4 episodes: {ALGORITHMS[best].title}")
 

@@ -17,21 +17,25 @@ from mean_actor_critic._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mean_actor_critic.agent import Agent as Agent
+    from mean_actor_critic.errors import EnvironmentFault as EnvironmentFault
     from mean_actor_critic.errors import Interrupted as Interrupted
     from mean_actor_critic.errors import MacError as MacError
     from mean_actor_critic.run import Run as Run
     from mean_actor_critic.training.evaluation import evaluate as evaluate
     from mean_actor_critic.training.loop import resume as resume
     from mean_actor_critic.training.loop import train as train
+    from mean_actor_critic.watching import watch as watch
 
 _HOMES = {
     "Agent": "agent",
+    "EnvironmentFault": "errors",
     "Interrupted": "errors",
     "MacError": "errors",
     "Run": "run",
     "evaluate": "training.evaluation",
     "resume": "training.loop",
     "train": "training.loop",
+    "watch": "watching",
 }
 __all__ = sorted([*_HOMES, "__version__"])
 

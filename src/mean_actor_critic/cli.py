@@ -15,9 +15,11 @@ from mean_actor_critic.errors import InputError, Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_kwargs, parse_settings
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from typing_extensions import TypeIs
 
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.environments.catalogue import EnvironmentSpec
@@ -97,17 +99,32 @@ def make_parser() -> argparse.ArgumentParser:
     _add_worker_options(evaluate)
     evaluate.add_argument("--quiet", action="store_true", help="no progress, only the table")
 
+    watch = command("watch", _watch, "Record an agent playing as a video; needs no display.")
+    watch.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
+    watch.add_argument("--trial", type=int, help="which trial of the run (default: 0)")
+    watch.add_argument("--episodes", type=int, default=1, help="one after the other (default: 1)")
+    watch.add_argument("--deterministic", action="store_true", help="take the most probable actions, do not sample")
+    watch.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    watch.add_argument(
+        "--out", metavar="FILE", required=True, help="such as video.mp4; the return is added to its name"
+    )
+
+    check = command("check", _check, "Say in plain words what would go wrong with an environment.")
+    check.add_argument("environment", metavar="ENV", help=_ENVIRONMENT)
+    _add_environment_options(check)
+
     export = command("export", _export, "Save one trial of a run as an agent, a single file.")
     export.add_argument("path", metavar="RUN", help="a run folder")
     export.add_argument("--trial", type=int, default=0, help="which (default: 0)")
     export.add_argument("--out", metavar="FILE", required=True, help="such as agent.safetensors")
 
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
-    reproduce.add_argument("study", choices=["cart-pole"], help="the five algorithms on Cart Pole")
+    reproduce.add_argument("study", choices=list(CLASSIC_CONTROL), help="the five algorithms on this task")
     reproduce.add_argument("--trials", type=int, default=100, help="of each algorithm (default: 100)")
-    reproduce.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
+    usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
+    reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    reproduce.add_argument("--out", metavar="DIR", help="(default: runs/cart-pole-TRIALSxEPISODES-seedSEED)")
+    reproduce.add_argument("--out", metavar="DIR", help="(default: runs/STUDY-TRIALSxEPISODES-seedSEED)")
     _add_quiet(reproduce)
     return parser
 
@@ -269,6 +286,32 @@ def _evaluate(options: argparse.Namespace) -> None:
     _console().print(table)
 
 
+def _watch(options: argparse.Namespace) -> None:
+    from mean_actor_critic.watching import watch
+
+    player = _load_player(options.player, options.trial)
+    agent = player.agent(0) if _is_run(player) else player
+    video = watch(agent, options.out, options.episodes, deterministic=options.deterministic, seed=options.seed)
+    each = f" ({', '.join(f'{value:.1f}' for value in video.returns)})" if len(video.returns) > 1 else ""
+    what = f"{len(video.returns)} episodes, mean return" if each else "return"
+    mean = sum(video.returns) / len(video.returns)
+    print(f"{video.file}: {video.frames} frames, {what} {mean:.1f}{each}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    from mean_actor_critic.environments.catalogue import check_environment
+
+    signs = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+    problems = 0
+    kwargs = parse_kwargs(options.env_kwargs)
+    for finding in check_environment(options.environment, kwargs, options.max_episode_steps):
+        problems += finding.level == "problem"
+        print(f"{signs[finding.level]} {finding.text}")
+    if problems:
+        raise MacError(f"{options.environment}: {problems} problem{'s' if problems > 1 else ''}, see above")
+    print(f"{options.environment}: can be trained")
+
+
 def _export(options: argparse.Namespace) -> None:
     from mean_actor_critic.run import Run
 
@@ -279,28 +322,30 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
-    from mean_actor_critic.reports import cart_pole as report
+    from mean_actor_critic.reports import classic_control as report
     from mean_actor_critic.reports.plots import require_matplotlib
 
     require_matplotlib()
-    from mean_actor_critic.studies import cart_pole
+    from mean_actor_critic.studies.classic_control import reproduce
 
-    default = f"{RUNS}/cart-pole-{options.trials}x{options.episodes}-seed{options.seed}"
+    task = CLASSIC_CONTROL[options.study]
+    episodes = task.episodes if options.episodes is None else options.episodes
+    default = f"{RUNS}/{options.study}-{options.trials}x{episodes}-seed{options.seed}"
     folder = Path(options.out or default)
     runs: dict[str, Run] = {}
     started = time.monotonic()
     with progress_display(options.quiet) as watch:
-        for run, reused in cart_pole.reproduce(folder, options.trials, options.episodes, options.seed, watch):
+        for run, reused in reproduce(task, folder, options.trials, episodes, options.seed, watch):
             runs[run.experiment.setup.algorithm] = run
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
-    files = report.write(runs, folder)
+    files = report.write(task, runs, folder)
     if not options.quiet:
-        for table in report.tables(runs):
+        for table in report.tables(task, runs):
             _console().print(table)
         for run in runs.values():
             _show_divergence(run)
-        print(report.verdict(runs))
+        print(report.verdict(task, runs))
         print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
 
 
@@ -322,7 +367,7 @@ def _load_player(path: str, trial: int | None) -> "Run | Agent":
     return Agent.load(path)
 
 
-def _is_run(player: Any) -> bool:
+def _is_run(player: "Run | Agent") -> "TypeIs[Run]":
     return hasattr(player, "returns")
 
 

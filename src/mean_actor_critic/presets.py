@@ -32,8 +32,11 @@ _EXPECTED_SARSA = {
     "minibatches": 100, "batch_size": 64, "replay_capacity": 20_000,
 }  # fmt: skip
 LUNAR_LANDER: dict[str, dict[str, Any]] = {
+    "advantage_actor_critic": {
+        **_EXPECTED_SARSA, "activation": "relu", "actor_lr": 0.005, "critic_lr": 0.005, "discount": 0.99,
+    },
     "mac": {**_EXPECTED_SARSA, "actor_lr": 0.002, "critic_lr": 0.005, "discount": 0.99},
-}
+}  # fmt: skip
 
 _PRESETS = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER}
 

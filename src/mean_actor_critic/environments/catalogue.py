@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from mean_actor_critic.environments import fleet, worker
+from mean_actor_critic.environments import checker, fleet, worker
 from mean_actor_critic.environments.factory import Factory
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.experiment import ENGINES, Experiment, unknown_name
 
 AUTO = "auto"
+CHECK_SECONDS = 60.0  # that a check may be silent
 TIME_LIMIT = 1000  # agent steps, for an environment that has no limit of its own
 
 
@@ -156,6 +157,26 @@ def _hosted(name: str, factory: Factory) -> EnvironmentSpec:
     return EnvironmentSpec(name, "hosted", spaces_from_json(answer["spaces"]), limit, factory)
 
 
+def check_environment(
+    environment: Any, kwargs: Mapping[str, Any], max_episode_steps: int | None
+) -> list[checker.Finding]:
+    """What would go wrong with an environment, and what would not.
+
+    Raises:
+        InputError: it is not one at all.
+    """
+    name = _name_of(environment)
+    if isinstance(environment, str):
+        _check_name(name)
+    factory = Factory(environment, dict(kwargs), max_episode_steps)
+    answers = fleet.ask(checker.check, name, factory, seconds=CHECK_SECONDS)
+    findings = [checker.Finding(answer["level"], answer["text"]) for answer in answers if "level" in answer]
+    if "done" not in answers[-1] and (not findings or findings[-1].level != "problem"):
+        trying = next(answer["trying"] for answer in reversed(answers) if "trying" in answer)
+        findings.append(checker.Finding("problem", f"its process ended in the middle of {trying}"))
+    return findings
+
+
 def _check_name(name: str) -> None:
     """Refuse names that cannot be anything, with a guess at what was meant."""
     module, colon, _ = name.partition(":")
@@ -194,3 +215,16 @@ def environment_of(experiment: Experiment, spaces: Spaces, given: Any = None) ->
     if spec.spaces.to_json() != spaces.to_json():
         raise InputError("environment", spec.name, f"one with the spaces that training began with: {spaces}")
     return spec
+
+
+def watchable(spec: EnvironmentSpec, kwargs: Mapping[str, Any]) -> Factory:
+    """What makes the environment for rendering, which the compiled engine's programs cannot do.
+
+    Raises:
+        InputError: there is none.
+    """
+    if isinstance(spec.build, Factory):
+        return spec.build
+    if spec.name not in COMPILED:
+        raise InputError("environment", spec.name, "one that renders; a functional environment has no pictures here")
+    return Factory(spec.name, dict(kwargs), spec.max_episode_steps)

@@ -1,4 +1,4 @@
-"""What the paper reports, to stand beside what comes out here."""
+"""What the paper's studies are and what it reports, to stand beside what comes out here."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,41 @@ class Published(NamedTuple):
     spread: float
 
 
-CART_POLE_SCORES = {
-    "reinforce": Published(109.5, 13.3),
-    "advantage_reinforce": Published(121.8, 11.2),
-    "actor_critic": Published(138.7, 13.2),
-    "advantage_actor_critic": Published(157.4, 6.4),
-    "mac": Published(178.3, 7.6),
+class Task(NamedTuple):
+    """One of the paper's classic-control studies."""
+
+    title: str
+    environment: str
+    episodes: int  # the authors' code trains for so many
+    budgets: tuple[int, ...]  # episodes to report at; the paper does not say over how many its means run
+    scores: dict[str, Published]
+
+
+CLASSIC_CONTROL = {
+    "cart-pole": Task(
+        "Cart Pole",
+        "CartPole-v0",
+        200,
+        (200, 500, 1000),
+        {
+            "reinforce": Published(109.5, 13.3),
+            "advantage_reinforce": Published(121.8, 11.2),
+            "actor_critic": Published(138.7, 13.2),
+            "advantage_actor_critic": Published(157.4, 6.4),
+            "mac": Published(178.3, 7.6),
+        },
+    ),
+    "lunar-lander": Task(
+        "Lunar Lander",
+        "LunarLander-v3",
+        3000,
+        (1000, 3000),
+        {
+            "reinforce": Published(101.1, 10.5),
+            "advantage_reinforce": Published(114.7, 8.1),
+            "actor_critic": Published(124.6, 5.1),
+            "advantage_actor_critic": Published(162.8, 14.9),
+            "mac": Published(163.5, 12.8),
+        },
+    ),
 }
-CART_POLE_BUDGETS = (200, 500, 1000)  # episodes; the paper does not say over how many its mean runs

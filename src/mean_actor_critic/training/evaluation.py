@@ -12,11 +12,12 @@ from jaxtyping import Array
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
+from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices, hosted
-from mean_actor_critic.training.randomness import action_draws, evaluation_keys, reset_seed
+from mean_actor_critic.training.randomness import action_draws, evaluation_keys
 from mean_actor_critic.types import Actor, Normalizer
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between

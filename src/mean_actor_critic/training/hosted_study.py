@@ -9,11 +9,11 @@ import numpy as np
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.fleet import WorkerLimits
+from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.experiment import Experiment
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import hosted
-from mean_actor_critic.training.randomness import reset_seed
 from mean_actor_critic.training.records import checkpoint_arrays, starting_point
 from mean_actor_critic.types import Trajectory
 

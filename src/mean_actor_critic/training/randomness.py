@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 _WEIGHTS = 2**32 - 1  # numbers that no episode has
@@ -41,9 +40,3 @@ def evaluation_keys(seed: Int[Array, ""], trial: Int[Array, ""], episode: Int[Ar
 def action_draws(keys: EpisodeKeys, steps: int) -> Float[Array, " time"]:
     """The uniform draws in [0, 1) that pick an episode's actions."""
     return jax.random.uniform(keys.actions, (steps,))
-
-
-def reset_seed(seed: int, trial: int, episode: int, evaluation: bool = False) -> int:
-    """What a hosted environment is reset with for an episode, counted from 0: 31 bits, as every environment takes."""
-    words = np.random.SeedSequence([seed, trial, episode, int(evaluation)]).generate_state(1, np.uint32)
-    return int(words[0] >> 1)

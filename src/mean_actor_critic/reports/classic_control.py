@@ -1,4 +1,4 @@
-"""The Cart Pole study as tables, files and one sentence."""
+"""A classic-control study as tables, files and one sentence."""
 
 import itertools
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from mean_actor_critic.reports.plots import learning_curves
 from mean_actor_critic.reports.statistics import Summary, summarise, trial_scores
 from mean_actor_critic.reports.tables import plain_table, summary_cells, write_csv
 from mean_actor_critic.run import Run
-from mean_actor_critic.studies.paper import CART_POLE_BUDGETS, CART_POLE_SCORES
+from mean_actor_critic.studies.paper import Task
 
 
-def budgets(runs: Mapping[str, Run]) -> list[int]:
+def budgets(task: Task, runs: Mapping[str, Run]) -> list[int]:
     """The episode counts to report at: the usual ones that were reached, and the whole."""
     episodes = min(run.experiment.episodes for run in runs.values())
-    return sorted({*(budget for budget in CART_POLE_BUDGETS if budget < episodes), episodes})
+    return sorted({*(budget for budget in task.budgets if budget < episodes), episodes})
 
 
 def scores(runs: Mapping[str, Run], episodes: int) -> dict[str, Summary]:
@@ -31,16 +31,16 @@ def diverged(run: Run, episodes: int) -> int:
     return int(np.sum((run.diverged_at > 0) & (run.diverged_at <= episodes)))
 
 
-def tables(runs: Mapping[str, Run]) -> list[Table]:
+def tables(task: Task, runs: Mapping[str, Run]) -> list[Table]:
     """A table for each budget, best first, beside the paper's numbers."""
     made = []
-    for budget in budgets(runs):
+    for budget in budgets(task, runs):
         table = plain_table(
-            f"Cart Pole: mean return over {budget} episodes",
+            f"{task.title}: mean return over {budget} episodes",
             ["Algorithm", "mean", "SD over trials", "95 % interval", "trials", "diverged", "paper"],
         )
         for name, summary in sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean):
-            published = CART_POLE_SCORES[name]
+            published = task.scores[name]
             table.add_row(
                 ALGORITHMS[name].title,
                 *summary_cells(summary),
@@ -51,9 +51,9 @@ def tables(runs: Mapping[str, Run]) -> list[Table]:
     return made
 
 
-def verdict(runs: Mapping[str, Run]) -> str:
+def verdict(task: Task, runs: Mapping[str, Run]) -> str:
     """The answer in one sentence, whichever it is."""
-    budget = budgets(runs)[-1]
+    budget = budgets(task, runs)[-1]
     ranked = sorted(scores(runs, budget).items(), key=lambda item: -item[1].mean)
     order = "".join(
         f"{ALGORITHMS[name].title} {summary.mean:.1f}{' > ' if summary.low > worse.high else ' ~ '}"
@@ -62,29 +62,29 @@ def verdict(runs: Mapping[str, Run]) -> str:
     last, summary = ranked[-1]
     order += f"{ALGORITHMS[last].title} {summary.mean:.1f}"
     overlap = " (~: the intervals overlap)" if "~" in order else ""
-    papers = sorted(runs, key=lambda name: -CART_POLE_SCORES[name].mean)
+    papers = sorted(runs, key=lambda name: -task.scores[name].mean)
     agreement = "the same" if [name for name, _ in ranked] == papers else "another"
     return f"Over {budget} episodes: {order}{overlap}. The paper reports {agreement} order."
 
 
-def write(runs: Mapping[str, Run], folder: Path) -> list[Path]:
+def write(task: Task, runs: Mapping[str, Run], folder: Path) -> list[Path]:
     """Write table.csv, curves.csv and learning-curves.png below `folder`; returns the files."""
     table, curves, figure = (folder / name for name in ("table.csv", "curves.csv", "learning-curves.png"))
-    write_csv(table, _table_rows(runs))
+    write_csv(table, _table_rows(task, runs))
     write_csv(curves, _curve_rows(runs))
     trials = min(run.experiment.trials for run in runs.values())
-    title = f"Cart Pole, mean of {trials} trials with 95 % bands"
+    title = f"{task.title}, mean of {trials} trials with 95 % bands"
     learning_curves({name: run.returns for name, run in runs.items()}, title, figure)
     return [table, curves, figure]
 
 
-def _table_rows(runs: Mapping[str, Run]) -> list[list[object]]:
+def _table_rows(task: Task, runs: Mapping[str, Run]) -> list[list[object]]:
     header = ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
     rows: list[list[object]] = [[*header]]
-    for budget in budgets(runs):
+    for budget in budgets(task, runs):
         for name, summary in scores(runs, budget).items():
             numbers = [f"{x:.3f}" for x in (summary.mean, summary.sd, summary.low, summary.high)]
-            paper = CART_POLE_SCORES[name].mean
+            paper = task.scores[name].mean
             rows.append([name, budget, *numbers, summary.n, diverged(runs[name], budget), paper])
     return rows
 

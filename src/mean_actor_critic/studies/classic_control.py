@@ -1,4 +1,4 @@
-"""The paper's Cart Pole study: five algorithms, 100 trials each."""
+"""The paper's classic-control studies: five algorithms, 100 trials each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +9,12 @@ from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.presets import SEARCH_SEEDS, settings_for
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.run import Run
+from mean_actor_critic.studies.paper import Task
 from mean_actor_critic.training.loop import resume, train
-
-ENVIRONMENT = "CartPole-v0"
 
 
 def reproduce(
+    task: Task,
     folder: Path,
     trials: int,
     episodes: int,
@@ -24,19 +24,27 @@ def reproduce(
     """Yield each algorithm's run in the paper's order, and whether it was already there. Interrupted ones go on."""
     if seed in SEARCH_SEEDS:
         raise InputError("seed", seed, f"one below {SEARCH_SEEDS.start}: the settings were searched with the others")
-    environment = find_environment(ENVIRONMENT)
+    environment = find_environment(task.environment)
     for algorithm in ALGORITHMS:
         path = folder / algorithm
-        asked = make_experiment(ENVIRONMENT, algorithm, trials, episodes, seed, settings_for(environment, algorithm))
+        asked = make_experiment(
+            task.environment,
+            algorithm,
+            trials,
+            episodes,
+            seed,
+            settings_for(environment, algorithm),
+            engine=environment.engine,
+        )
         there = Run.load(path) if (path / "manifest.json").exists() else None
         if there is not None and there.experiment != asked:
             raise InputError("out", str(folder), f"a folder without another study; {path} was run with other settings")
         if there is None:
             show = watch(algorithm)
-            yield (
-                train(ENVIRONMENT, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, on_progress=show),
-                False,
+            run = train(
+                task.environment, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, on_progress=show
             )
+            yield run, False
         elif there.finished:
             yield there, True
         else:

@@ -1,0 +1,9 @@
+"""The seeds that hosted environments are reset with."""
+
+import numpy as np
+
+
+def reset_seed(seed: int, trial: int, episode: int, evaluation: bool = False) -> int:
+    """What an environment is reset with for an episode, counted from 0: 31 bits, as every environment takes."""
+    words = np.random.SeedSequence([seed, trial, episode, int(evaluation)]).generate_state(1, np.uint32)
+    return int(words[0] >> 1)
