@@ -47,11 +47,13 @@ def report() -> str:
 
 {ENVIRONMENT}, {STUDY["trials"]} trials, {STUDY["workers"]} worker processes. Agent steps per second; median and range
 of {REPEATS} turns. *Ratio*: the first row's speed over the row's, median of the turns. Training is timed for
-{SECONDS:g} s after every trial has played {EPISODES} episodes, and steps of unfinished episodes count. Preset:
-{_in_words(SETTINGS[PRESET_ROW])}. Released settings: {_in_words(RELEASED)}.
+{SECONDS:g} s after every trial has played {EPISODES} episodes, and steps of unfinished episodes count.
 
-*Steps an episode* differ: random actions crash soon, so that resets, which cost as much as many steps, are a larger
-part of that work, while a lander in training flies and comes to rest. Gymnasium's AsyncVectorEnv has a process for each
+- Preset: {_in_words(SETTINGS[PRESET_ROW])}.
+- Released settings: {_in_words(RELEASED)}.
+
+*Steps an episode* differ: with random actions a lander crashes soon, so that resets, each as dear as several steps, are
+a larger part of that work than of training's. Gymnasium's AsyncVectorEnv has a process for each
 environment. Stable-Baselines3 trains one agent from the beginning.
 
 {table(["", "steps/s", "range", "ratio", "steps an episode"], rows)}

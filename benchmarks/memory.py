@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import stepping
 from benchmarks.harness import in_new_process, log, table
 from benchmarks.hosted_engine import ENVIRONMENT, RELEASED, open_study, steps_taken
 
@@ -12,8 +13,9 @@ STUDY = {"trials": 20, "workers": 2}
 WARM_UP_STEPS = 200_000
 STEPS = 1_000_000  # after the warm-up
 STEPS_BETWEEN_SAMPLES = 100_000
+ALONE_SHARE = 5  # the environments alone take a fifth of the steps: enough to see what they leak
 
-Samples = dict[str, list[float]]
+Samples = dict[str, list[float]]  # columns: steps and episodes so far, megabytes of processes
 
 
 def resident_megabytes(process: int | str) -> float:
@@ -22,45 +24,68 @@ def resident_megabytes(process: int | str) -> float:
     return pages * resource.getpagesize() / 1e6
 
 
-def sample(trials: int, workers: int, warm_up: int, steps: int, between: int) -> Samples:
+def sample_training(trials: int, workers: int, warm_up: int, steps: int, between: int) -> Samples:
     """Train, and look at the memory after a warm-up and then every so many steps, of main and worker processes."""
-    samples: Samples = {"steps": [], "main": [], "workers": []}
+    samples: Samples = {"steps": [], "episodes": [], "main": [], "workers": []}
     study = open_study(RELEASED, trials, workers)
     try:
-        for goal in range(warm_up, warm_up + steps + 1, between):
+        for goal in range(between, warm_up + steps + 1, between):
             while (taken := steps_taken(study)) < goal:
                 study.advance()
-            samples["steps"].append(taken)
-            samples["main"].append(resident_megabytes("self"))
-            samples["workers"].append(sum(map(resident_megabytes, study._troupe.fleet.process_ids)))
-            study.arrays()  # as for a checkpoint, so that what that leaves behind would show
+            study.arrays()  # as for a checkpoint, so that what that leaves behind shows
+            if goal >= warm_up:
+                of_workers = sum(map(resident_megabytes, study._troupe.fleet.process_ids))
+                _append(samples, taken, study.episodes_done, resident_megabytes("self"), of_workers)
     finally:
         study.close()
     return samples
 
 
-def growth(samples: Samples, processes: str) -> float:
-    """Megabytes in a million steps, by a straight line through the samples."""
-    return float(np.polyfit(samples["steps"], samples[processes], 1)[0] * 1e6)
+def sample_environments(trials: int, warm_up: int, steps: int, between: int) -> Samples:
+    """The same of a process that only steps as many environments with random actions."""
+    samples: Samples = {"steps": [], "episodes": [], "main": []}
+    turns = stepping.round_robin(ENVIRONMENT, trials, seed=0)
+    taken = episodes = 0
+    for goal in range(warm_up, warm_up + steps + 1, between):
+        while taken < goal:
+            stepped, ended = next(turns)
+            taken += stepped
+            episodes += ended
+        _append(samples, taken, episodes, resident_megabytes("self"))
+    return samples
+
+
+def _append(samples: Samples, *row: float) -> None:
+    for column, value in zip(samples.values(), row, strict=True):
+        column.append(value)
+
+
+def growth(samples: Samples, processes: str, over: str) -> float:
+    """Megabytes of the processes for each step or episode, by a straight line through the samples."""
+    return float(np.polyfit(samples[over], samples[processes], 1)[0])
 
 
 def report() -> str:
-    run = {**STUDY, "warm_up": WARM_UP_STEPS, "steps": STEPS, "between": STEPS_BETWEEN_SAMPLES}
-    samples = in_new_process(sample, run)
-    grown = {processes: growth(samples, processes) for processes in ("main", "workers")}
-    log(", ".join(f"{processes} {megabytes:+.1f} MB a million steps" for processes, megabytes in grown.items()))
+    run = {"warm_up": WARM_UP_STEPS, "steps": STEPS, "between": STEPS_BETWEEN_SAMPLES}
+    samples = in_new_process(sample_training, {**STUDY, **run})
+    fewer = {name: steps // ALONE_SHARE for name, steps in run.items()}
+    alone = in_new_process(sample_environments, {"trials": STUDY["trials"], **fewer})
+    both = ("main", "workers")
     rows = [
-        *(
-            [f"{steps:,}", f"{main:.1f}", f"{workers:.1f}"]
-            for steps, main, workers in zip(*samples.values(), strict=True)
-        ),
-        ["growth in a million steps", *(f"{megabytes:+.1f}" for megabytes in grown.values())],
+        *([f"{s:,}", f"{e:,}", f"{m:.1f}", f"{w:.1f}"] for s, e, m, w in zip(*samples.values(), strict=True)),
+        ["growth in a million steps", "", *(f"{1e6 * growth(samples, name, 'steps'):+.1f}" for name in both)],
+        ["growth in a thousand episodes", "", *(f"{1e3 * growth(samples, name, 'episodes'):+.2f}" for name in both)],
     ]
+    log(", ".join(" ".join(row) for row in rows[-2:]))
     return f"""## Memory
 
 {ENVIRONMENT}, MAC at the authors' released settings, {STUDY["trials"]} trials, {STUDY["workers"]} worker processes.
 Resident memory in MB after a warm-up, over at least {STEPS:,} environment steps, with what a checkpoint takes at every
 sample; growth by a straight line through the samples.
 
-{table(["steps", "main process", "workers"], rows)}
+{table(["steps", "episodes", "main process", "workers"], rows)}
+
+As many of these environments alone, stepped in a plain loop with random actions, grow by
+{1e3 * growth(alone, "main", "episodes"):+.2f} MB in a thousand episodes: so much of the workers' growth is Gymnasium's
+and Box2D's own.
 """

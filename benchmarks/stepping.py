@@ -59,13 +59,14 @@ def _share(together: Any) -> None:
 
 
 def _step_share(environment: str, environments: int, seconds: float, seed: int) -> Measurement:
-    turns = _round_robin(environment, environments, seed)
+    turns = round_robin(environment, environments, seed)
     next(turns)
     _together.wait()
     return timed(turns, seconds)
 
 
-def _round_robin(environment: str, environments: int, seed: int) -> Turns:
+def round_robin(environment: str, environments: int, seed: int) -> Turns:
+    """Step environments in this process, one after the other."""
     make = Factory(environment)
     worlds = [make() for _ in range(environments)]
     for number, world in enumerate(worlds):

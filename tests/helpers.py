@@ -144,6 +144,63 @@ def forge_arrays(file: Path, arrays: Mapping[str, Any] = {}, words: Mapping[str,
     store.write_arrays(file, new_arrays, new_words)
 
 
+_BOX = {"kind": "Box", "shape": [4], "dtype": "float32"}
+_TWO = {"kind": "Discrete", "n": 2, "start": 0}
+
+
+def _observation(space: Any) -> dict[str, Any]:
+    return {"observation": space, "action": _TWO}
+
+
+def _within_tuples(depth: int) -> Any:
+    space: Any = _BOX
+    for _ in range(depth):
+        space = {"kind": "Tuple", "parts": [space]}
+    return space
+
+
+# Descriptions of spaces that no run or agent has.
+FORGED_SPACES = {
+    "spaces that are null": None,
+    "spaces that are a list": [_BOX, _TWO],
+    "spaces without an action": {"observation": _BOX},
+    "spaces with something else": {**_observation(_BOX), "reward": _BOX},
+    "a space that is a number": _observation(4),
+    "a space without a kind": _observation({"shape": [4], "dtype": "float32"}),
+    "a space of an unknown kind": _observation({"kind": "Sphere", "shape": [4]}),
+    "a space of an unsupported kind": _observation({"kind": "Text", "n": 4}),
+    "a space whose kind is a list": _observation({"kind": []}),
+    "continuous actions": {"observation": _BOX, "action": _BOX},
+    "several actions at once": {"observation": _BOX, "action": {"kind": "MultiDiscrete", "n": [2, 2], "start": [0, 0]}},
+    "no actions at all": {"observation": _BOX, "action": {"kind": "Discrete", "n": 0, "start": 0}},
+    "half an action": {"observation": _BOX, "action": {"kind": "Discrete", "n": 1.5, "start": 0}},
+    "actions beyond any integer": {"observation": _BOX, "action": {"kind": "Discrete", "n": 10**30, "start": 0}},
+    "actions that start beyond any integer": {
+        "observation": _BOX,
+        "action": {"kind": "Discrete", "n": 2, "start": 10**30},
+    },
+    "a shape that is a word": _observation({"kind": "Box", "shape": "four", "dtype": "float32"}),
+    "a shape below zero": _observation({"kind": "Box", "shape": [-4], "dtype": "float32"}),
+    "a shape that is not whole": _observation({"kind": "Box", "shape": [4.5], "dtype": "float32"}),
+    "no numbers at all": _observation({"kind": "Box", "shape": [0], "dtype": "float32"}),
+    "a dictionary of nothing": _observation({"kind": "Dict", "parts": {}}),
+    "a dictionary that is a list": _observation({"kind": "Dict", "parts": [_BOX]}),
+    "a tuple that is a number": _observation({"kind": "Tuple", "parts": 2}),
+    "numbers of no type": _observation({"kind": "Box", "shape": [4], "dtype": "real"}),
+    "numbers that are objects": _observation({"kind": "Box", "shape": [4], "dtype": "object"}),
+    "numbers of a type that is half a tuple": _observation({"kind": "Box", "shape": [4], "dtype": "(1,f4"}),
+    "choices below zero": _observation({"kind": "MultiDiscrete", "n": [2, -2], "start": [0, 0]}),
+    "choices of different depth": _observation({"kind": "MultiDiscrete", "n": [2, [2]], "start": [0, 0]}),
+    "a box too large": _observation({"kind": "Box", "shape": [10**6, 10**6], "dtype": "float32"}),
+    "a choice too large": _observation({"kind": "Discrete", "n": 10**12, "start": 0}),
+    "choices too large": _observation({"kind": "MultiDiscrete", "n": [10**12], "start": [0]}),
+    "binaries too large": _observation({"kind": "MultiBinary", "shape": [10**12]}),
+    "parts too large together": _observation({"kind": "Tuple", "parts": [{**_BOX, "shape": [600_000]}] * 2}),
+    "spaces too deep": _observation(_within_tuples(21)),
+    "spaces much too deep": _observation(_within_tuples(200)),
+}
+
+
 class Bomb:
     """Makes a file when it is unpickled."""
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers import Files, content_of, copy_of_tiny_run, forge_arrays, message_of, run_python
-from mean_actor_critic.agent import Agent
+from helpers import FORGED_SPACES, Files, content_of, copy_of_tiny_run, forge_arrays, message_of, run_python
+from mean_actor_critic.agent import Agent, Networks
+from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DiskError, InputError
 from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.networks import Layer
 from mean_actor_critic.run import Run
 
+FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 
 
@@ -41,7 +43,8 @@ def random_agent(algorithm: str, hidden: tuple[int, ...] = (8,), actions: int = 
         )
 
     experiment = make_experiment("CartPole-v0", algorithm, 2, 3, 0, {"hidden": hidden, "activation": "tanh"})
-    return Agent(experiment, 1, network(), network() if experiment.setup.has_critic else ())
+    spaces = Spaces(FOUR, gymnasium.spaces.Discrete(actions))
+    return Agent(experiment, spaces, 1, Networks(network(), network() if experiment.setup.has_critic else ()))
 
 
 # --- saving and loading ----------------------------------------------------------------------------------------------
@@ -54,6 +57,7 @@ def test_a_loaded_agent_is_the_one_that_was_saved(tmp_path, algorithm, hidden):
     agent.save(tmp_path / "agent.safetensors")
     loaded = Agent.load(tmp_path / "agent.safetensors")
     assert (loaded.experiment, loaded.trial) == (agent.experiment, agent.trial)
+    assert loaded.spaces.to_json() == agent.spaces.to_json()
     for mine, theirs in zip(loaded.policy + loaded.critic, agent.policy + agent.critic, strict=True):
         assert np.array_equal(mine.weight, theirs.weight)
         assert np.array_equal(mine.bias, theirs.bias)
@@ -71,7 +75,7 @@ def test_an_exported_agent_is_that_of_the_run(files, agent):
 def test_numbers_for_each_trial_survive_the_file(tmp_path):
     agent = random_agent("mac")
     experiment = make_experiment("CartPole-v0", "mac", 2, 3, 0, {"hidden": (8,), "actor_lr": [0.1, 0.2]})
-    Agent(experiment, 0, agent.policy, agent.critic).save(tmp_path / "agent.safetensors")
+    Agent(experiment, agent.spaces, 0, agent.networks).save(tmp_path / "agent.safetensors")
     assert Agent.load(tmp_path / "agent.safetensors").experiment == experiment
 
 
@@ -115,6 +119,7 @@ FORGED_ARRAYS = {
     "no critic": {name: None for i in (0, 1) for name in (f"critic/{i}/weight", f"critic/{i}/bias")},
     "a critic of other observations": {"critic/0/weight": _zeros(7, 8)},
     "a critic of other actions": {"critic/1/weight": _zeros(8, 5), "critic/1/bias": _zeros(5)},
+    "a normalizer that the settings do not have": {"normalizer/mean": _zeros(4), "normalizer/variance": _zeros(4)},
 }
 
 
@@ -123,6 +128,19 @@ def _experiment(**changes) -> str:
     return json.dumps(document | changes)
 
 
+def _spaces(observation: int = 4, actions: int = 2) -> str:
+    box = gymnasium.spaces.Box(-1, 1, (observation,))
+    return json.dumps(Spaces(box, gymnasium.spaces.Discrete(actions)).to_json())
+
+
+NORMALIZED = {"experiment": _experiment(settings={"hidden": [8], "normalize_observations": True})}
+FORGED_NORMALIZERS = {
+    "no variance": {"normalizer/mean": _zeros(4)},
+    "a mean of other observations": {"normalizer/mean": _zeros(5), "normalizer/variance": _zeros(4)},
+    "a variance that is one number": {"normalizer/mean": _zeros(4), "normalizer/variance": _zeros()},
+    "double precision": {"normalizer/mean": _zeros(4), "normalizer/variance": _zeros(4, dtype=np.float64)},
+    "how often as well": {name: _zeros(4) for name in ("normalizer/mean", "normalizer/variance", "normalizer/count")},
+}
 FORGED_WORDS = {
     "no trial": {"trial": None},
     "a trial in words": {"trial": "one"},
@@ -136,7 +154,17 @@ FORGED_WORDS = {
     "an algorithm that is a list": {"experiment": _experiment(algorithm=[])},
     "layers of another width": {"experiment": _experiment(settings={"hidden": [9]})},
     "an activation that does not exist": {"experiment": _experiment(settings={"hidden": [8], "activation": "gelu"})},
-    "another format": {"format": "mean_actor_critic agent 2"},
+    "another format": {"format": "mean_actor_critic agent 1"},
+    "a normalizer that is not there": NORMALIZED,
+    "an engine that is unknown": {"experiment": _experiment(engine="warp")},
+    "a first trial below zero": {"experiment": _experiment(first_trial=-1)},
+    "keyword arguments that are a list": {"experiment": _experiment(environment_kwargs=[["gravity", 1]])},
+    "no spaces": {"spaces": None},
+    "spaces that are not JSON": {"spaces": "Box"},
+    "spaces nested without end": {"spaces": '{"observation":' * 100_000},
+    **{name: {"spaces": json.dumps(spaces)} for name, spaces in FORGED_SPACES.items()},
+    "observations of another size": {"spaces": _spaces(observation=5)},
+    "another number of actions": {"spaces": _spaces(actions=3)},
 }
 
 
@@ -150,6 +178,17 @@ def test_networks_that_do_not_fit_are_refused_despite_their_checksum(files, arra
 def test_words_that_make_no_sense_are_refused_despite_their_checksum(files, words):
     forge_arrays(files.agent, words=words)
     assert str(files.agent) in message_of(lambda: Agent.load(files.agent))
+
+
+@pytest.mark.parametrize("arrays", FORGED_NORMALIZERS.values(), ids=FORGED_NORMALIZERS)
+def test_a_normalizer_that_does_not_fit_is_refused_despite_its_checksum(files, arrays):
+    forge_arrays(files.agent, arrays, NORMALIZED)
+    assert str(files.agent) in message_of(lambda: Agent.load(files.agent))
+
+
+def test_a_normalizer_that_fits_is_accepted(files):
+    forge_arrays(files.agent, {"normalizer/mean": _zeros(4), "normalizer/variance": _zeros(4) + 1}, NORMALIZED)
+    assert len(Agent.load(files.agent).networks.normalizer) == 2
 
 
 def test_an_agent_file_written_again_unchanged_is_accepted(files):
@@ -232,7 +271,7 @@ def test_observations_of_another_shape_are_refused_with_both_shapes(agent, shape
     with pytest.raises(InputError) as caught:
         agent.predict(np.zeros(shape))
     assert f"observation: 'an array of shape {shape}'" in str(caught.value)
-    assert "a last dimension of 4" in str(caught.value)
+    assert f"it has shape {shape}, not (4,)" in str(caught.value)
 
 
 def test_huge_observations_still_give_probabilities(agent):

@@ -12,6 +12,8 @@ from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.networks import Layer
 from mean_actor_critic.presets import settings_for
 from mean_actor_critic.training.compiled import rollout
+from mean_actor_critic.training.randomness import training_keys
+from mean_actor_critic.types import Actor
 
 STATES = 100_000
 ours = CartPole()
@@ -65,9 +67,9 @@ def test_whole_episodes_agree(name, limit):
     lanes = 64
     spec = find_environment(name)
     setup = make_experiment(name, "reinforce", 1, 1, 0, {**settings_for(spec, "reinforce"), "hidden": ()}).setup
-    keys = jax.random.split(jax.random.key(0), 2 * lanes)
-    play = jax.jit(lambda policy, a, b: rollout(setup, spec, policy, a, b))
-    record = jax.tree.map(np.asarray, play(random_policies(lanes), keys[:lanes], keys[lanes:]))
+    keys = jax.vmap(lambda trial: training_keys(0, trial, 0))(np.arange(lanes))
+    play = jax.jit(lambda policy, keys: rollout(setup, spec.build, Actor(policy, ()), keys))
+    record = jax.tree.map(np.asarray, play(random_policies(lanes), keys))
 
     env = gymnasium.make(name)
     assert env.spec.max_episode_steps == limit == spec.max_episode_steps

@@ -1,11 +1,13 @@
 """The command line: what it prints, what it refuses in one line, and what it leaves behind."""
 
 import errno
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from helpers import (
     assert_refused,
     copy_of_tiny_run,
     failing_fsync,
+    forge_arrays,
+    forge_manifest,
     mac,
     message_of,
     only_begun,
@@ -27,6 +31,7 @@ from helpers import (
     snapshot,
 )
 from mean_actor_critic import store
+from mean_actor_critic.agent import Agent
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import SETTINGS
 from mean_actor_critic.run import Run
@@ -151,10 +156,40 @@ BAD_INPUT = {
     "an unknown option": ((*TRAIN, "--trails", "3"), ("--trails",)),
     "no environment": (("train",), ("ENV",)),
     "an unknown environment": (("train", "CartPole-v9"), ("environment", "'CartPole-v9'", "did you mean CartPole-v1")),
-    "an environment of two lines": (("train", "Cart\nPole"), ("environment", r"'Cart\nPole'", "CartPole-v0")),
-    "an environment of another package": (("train", "os:Pole-v0"), ("environment", "'os:Pole-v0'", "CartPole-v0")),
+    "an environment of two lines": (("train", "Cart\nPole"), ("environment", r"'Cart\nPole'", "a Gymnasium id")),
+    "an environment of another package": (
+        ("train", "os:Pole-v0"),
+        ("environment", "'os:Pole-v0'", "no callable 'Pole-v0'", "registers no environment"),
+    ),
+    "an environment of a package that is not there": (
+        ("train", "no_such_package:Pole-v0"),
+        ("environment", "'no_such_package:Pole-v0'", "there is no 'no_such_package'"),
+    ),
     "continuous actions": (("train", "Pendulum-v1"), ("environment", "'Pendulum-v1'", "Discrete", "Box")),
-    "an environment of the hosted engine": (("train", "Acrobot-v1"), ("environment", "'Acrobot-v1'")),
+    "an environment of the hosted engine": (
+        ("train", "Acrobot-v1", "--engine", "compiled"),
+        ("engine", "'compiled'", "hosted for Acrobot-v1", "CartPole-v0"),
+    ),
+    "an unknown engine": ((*TRAIN, "--engine", "warp"), ("--engine", "'warp'", "compiled", "hosted")),
+    "keyword arguments for a compiled environment": (
+        (*TRAIN, "--engine", "compiled", "--env-kwargs", "sutton_barto_reward=true"),
+        ("engine", "'compiled'", "hosted"),
+    ),
+    "a keyword argument without a value": ((*TRAIN, "--env-kwargs", "gravity"), ("--env-kwargs", "'gravity'", "name=")),
+    "a keyword argument that is no name": ((*TRAIN, "--env-kwargs", "a-b=1"), ("--env-kwargs", "'a-b=1'", "name=")),
+    "a keyword argument that is not a number": ((*TRAIN, "--env-kwargs", "gravity=NaN"), ("env_kwargs", "nan")),
+    "a keyword argument that the environment does not take": (
+        (*TRAIN, "--env-kwargs", "colour=1"),
+        ("environment", "'CartPole-v0'", "colour"),
+    ),
+    "no workers": ((*TRAIN, "--workers", "0"), ("workers: 0", WHOLE)),
+    "too many workers": ((*TRAIN, "--workers", "1025"), ("workers: 1025", WHOLE)),
+    "half a worker": ((*TRAIN, "--workers", "0.5"), ("--workers", "'0.5'", "int")),
+    "no time for a step": ((*TRAIN, "--step-seconds", "0"), ("step_seconds: 0", "above 0")),
+    "no number of seconds for a step": ((*TRAIN, "--step-seconds", "nan"), ("step_seconds: nan", "above 0")),
+    "endless time for a step": ((*TRAIN, "--step-seconds", "inf"), ("step_seconds: inf", "above 0")),
+    "a negative first trial": ((*TRAIN, "--first-trial", "-1"), ("first_trial: -1", WHOLE)),
+    "a first trial in words": ((*TRAIN, "--first-trial", "x"), ("--first-trial", "'x'", "int")),
     "an unknown algorithm": (
         (*TRAIN, "--algorithm", "reinforc"),
         ("algorithm", "'reinforc'", "advantage_reinforce", "did you mean reinforce?"),
@@ -190,6 +225,11 @@ BAD_INPUT = {
     "a whole setting that is not": ((*TRAIN, "--set", "batch_size=1.5"), ("batch_size: '1.5'", WHOLE)),
     "a whole setting of zero": ((*TRAIN, "--set", "minibatches=0"), ("minibatches: 0", WHOLE)),
     "no steps": ((*TRAIN, "--set", "max_episode_steps=0"), ("max_episode_steps: 0", WHOLE)),
+    "no steps by their own option": ((*TRAIN, "--max-episode-steps", "0"), ("max_episode_steps: 0", WHOLE)),
+    "a switch that is neither": (
+        (*TRAIN, "--set", "normalize_observations=1"),
+        ("normalize_observations: '1'", "true or false"),
+    ),
     "too many layers": ((*TRAIN, "--set", "hidden=1,2,3,4"), ("hidden: (1, 2, 3, 4)", "three widths")),
     "a layer of no units": ((*TRAIN, "--set", "hidden=0"), ("hidden: (0,)", "three widths")),
     "layers of two lines": ((*TRAIN, "--set", "hidden=8\n9x"), (r"hidden: '8\n9x'", "three widths")),
@@ -307,7 +347,7 @@ def test_more_than_the_memory_holds_is_refused_in_one_line(tmp_path, monkeypatch
             raise MemoryError("Unable to allocate 3.64 TiB for an array")
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 103083937412 bytes.")
 
-    monkeypatch.setattr(loop, "Study", too_much)
+    monkeypatch.setattr(loop, "make_study", too_much)
     assert_refused(mac(*TRAIN, "--out", tmp_path / "new", *TINY_WORDS, "--quiet"), 1, "memory")
 
 
@@ -330,6 +370,28 @@ def test_a_process_refuses_a_pickle_and_does_not_run_it(tmp_path):
     marker = tmp_path / "executed"
     (tmp_path / "agent.safetensors").write_bytes(pickle_that_makes(marker))
     assert_refused(run_mac("evaluate", "agent.safetensors", cwd=tmp_path), 2, "agent.safetensors", "damaged")
+    assert not marker.exists()
+
+
+def _names_a_program(experiment: dict, marker: Path) -> dict:
+    """An experiment on an "environment" that is a callable of the standard library, with its arguments."""
+    arguments = {"args": ["touch", str(marker)]}
+    return {**experiment, "environment": "subprocess:run", "environment_kwargs": arguments, "engine": "hosted"}
+
+
+def test_an_agent_file_that_names_a_program_as_its_environment_does_not_run_it(files, tmp_path):
+    marker = tmp_path / "executed"
+    experiment = _names_a_program(Agent.load(files.agent).experiment.to_json(), marker)
+    forge_arrays(files.agent, words={"experiment": json.dumps(experiment)})
+    assert_refused(mac("evaluate", "agent.safetensors", "--episodes", "1"), 2, "subprocess:run")
+    assert not marker.exists()
+
+
+def test_a_manifest_that_names_a_program_as_its_environment_does_not_run_it(files, tmp_path):
+    marker = tmp_path / "executed"
+    only_begun(files)
+    forge_manifest(files, lambda document: document.update(experiment=_names_a_program(document["experiment"], marker)))
+    assert_refused(mac("resume", "run"), 2, "subprocess:run")
     assert not marker.exists()
 
 

@@ -3,7 +3,6 @@
 import logging
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import mean_actor_critic as mac
 from mean_actor_critic import store
 from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS
 from mean_actor_critic.training import devices, loop
-from mean_actor_critic.training.study import Study
+from mean_actor_critic.training.compiled_study import CompiledStudy
 
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments
@@ -94,7 +93,7 @@ def test_a_signal_before_the_first_segment_ends_at_once_and_loses_nothing(tmp_pa
     fresh_cache = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}  # so that there is a compilation to interrupt
     process = start("train", *LONG, "--out", folder, env=fresh_cache)
     line = process.stderr.readline()
-    assert re.fullmatch(f"run folder: {folder}\n", line)
+    assert line == f"CartPole-v0: compiled engine, episodes of at most 200 steps; run folder: {folder}\n"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -132,7 +131,7 @@ def test_python_gets_a_keyboard_interrupt(tmp_path):
 
 
 def test_a_segment_that_outlasts_our_patience_is_given_up_for_the_last_checkpoint(tmp_path, monkeypatch):
-    advance, released, segments = Study.advance, threading.Event(), []
+    advance, released, segments = CompiledStudy.advance, threading.Event(), []
 
     def slow_from_the_third(study):
         segments.append(study)
@@ -141,7 +140,7 @@ def test_a_segment_that_outlasts_our_patience_is_given_up_for_the_last_checkpoin
             released.wait(60)
         return advance(study)
 
-    monkeypatch.setattr(Study, "advance", slow_from_the_third)
+    monkeypatch.setattr(CompiledStudy, "advance", slow_from_the_third)
     monkeypatch.setattr(loop, "PATIENCE_SECONDS", 0.5)
     path = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt, match="mac resume"):

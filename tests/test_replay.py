@@ -28,7 +28,7 @@ def test_the_ring_holds_the_last_rows_written(capacity, episodes):
         written += range(len(written), len(written) + length)
     held = np.asarray(replay.rows.action)[: min(len(written), capacity)]
     assert sorted(held) == written[-capacity:]
-    assert int(replay.filled) == min(len(written), capacity)
+    assert int(replay.cursor.filled) == min(len(written), capacity)
     for column in (replay.rows.reward, replay.rows.observation[:, 0], replay.rows.bootstrap):
         np.testing.assert_array_equal(np.asarray(column)[: len(held)], held)
 

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers import (
+    FORGED_SPACES,
     KINDS,
     Files,
     assert_one_line,
@@ -247,7 +248,7 @@ FORGED_MANIFESTS = {
     "no experiment": _without("experiment"),
     "no width": _without("width"),
     "no versions": _without("versions"),
-    "another format": _top("format", "mean_actor_critic run 2"),
+    "another format": _top("format", "mean_actor_critic run 1"),
     "a format that is a list": _top("format", []),
     "width zero": _top("width", 0),
     "a width that is true": _top("width", True),
@@ -281,6 +282,22 @@ FORGED_MANIFESTS = {
     "learning rates that are not numbers": _setting("actor_lr", [float("nan"), 1]),
     "a learning rate that is true": _setting("actor_lr", True),
     "no batch": _setting("batch_size", 0),
+    "a switch that is a number": _setting("normalize_observations", 1),
+    "an engine that is unknown": _experiment("engine", "warp"),
+    "an engine that is a list": _experiment("engine", ["compiled"]),
+    "no engine": lambda document: document["experiment"].pop("engine"),
+    "a first trial below zero": _experiment("first_trial", -1),
+    "a first trial that is true": _experiment("first_trial", True),
+    "a first trial beyond any integer": _experiment("first_trial", 10**30),
+    "no first trial": lambda document: document["experiment"].pop("first_trial"),
+    "keyword arguments that are a list": _experiment("environment_kwargs", [["gravity", 1]]),
+    "keyword arguments that are an empty list": _experiment("environment_kwargs", []),
+    "keyword arguments that are null": _experiment("environment_kwargs", None),
+    "keyword arguments that are a word": _experiment("environment_kwargs", "gravity=1"),
+    "keyword arguments that are not numbers": _experiment("environment_kwargs", {"gravity": float("nan")}),
+    "no keyword arguments": lambda document: document["experiment"].pop("environment_kwargs"),
+    "no spaces": _without("spaces"),
+    **{name: _top("spaces", spaces) for name, spaces in FORGED_SPACES.items()},
 }
 
 
@@ -288,6 +305,44 @@ FORGED_MANIFESTS = {
 def test_a_manifest_that_no_run_could_have_is_refused_despite_its_checksum(files, change):
     forge_manifest(files, change)
     assert str(files.manifest) in message_of(lambda: Run.load(files.run))
+
+
+@contextlib.contextmanager
+def _deep_stack():
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(usual)
+
+
+def test_nesting_of_any_depth_is_refused_in_one_line(files):
+    # what parses JSON, writes it, compares it and shows it each gives up at a depth of its own, all of them below 1000
+    for depth in range(500, 1001):
+        for change in (_top("spaces", _nested(depth)), _experiment("environment_kwargs", {"nested": _nested(depth)})):
+            with _deep_stack():
+                forge_manifest(files, change)
+            message_of(lambda: Run.load(files.run))
+            files.manifest.write_bytes(_whole("manifest"))
+
+
+def test_spaces_of_more_than_fits_into_memory_are_refused_before_they_are_made(files):
+    large = {"kind": "Box", "shape": [1_000_000], "dtype": "float64"}
+    observation = {"kind": "Tuple", "parts": [large] * 100}
+    forge_manifest(files, lambda document: document["spaces"].update(observation=observation))
+    script = """
+import resource, sys
+from mean_actor_critic.errors import MacError
+from mean_actor_critic.run import Run
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    Run.load(sys.argv[1])
+except MacError:
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print("refused", "cheaply" if grown < 200_000 else f"for {grown // 1000} MB")
+"""
+    assert run_python(script, files.run).out == "refused cheaply\n"
 
 
 def test_a_manifest_written_again_unchanged_is_accepted(files):
@@ -340,7 +395,8 @@ FORGED_POLICIES = {
 }
 FORGED_STATES = {
     "a replay of another capacity": {"state/replay/rows/reward": np.zeros((2, 17), F32)},
-    "a replay of another type": {"state/replay/filled": np.zeros(2, F32)},
+    "a replay of another type": {"state/replay/cursor/filled": np.zeros(2, F32)},
+    "a normalizer that the settings do not have": {"state/normalizer/mean": np.zeros((2, 4), F32)},
     "fewer episodes than the curves have": {"state/episode": np.ones(2, I32)},
 }
 
@@ -488,10 +544,10 @@ def test_a_disk_that_refuses_to_sync_leaves_the_earlier_checkpoint(files, monkey
 
 
 def test_a_full_disk_leaves_no_folder_of_a_run_that_could_not_begin(files, tmp_path, monkeypatch):
-    experiment = store.read_manifest(files.run).experiment
+    experiment, spaces = store.read_manifest(files.run)[:2]
     monkeypatch.setattr(os, "fsync", failing_fsync(errno.ENOSPC, "manifest"))
     with pytest.raises(DiskError):
-        store.create_run(tmp_path / "new", experiment, 1, {})
+        store.create_run(tmp_path / "new", experiment, spaces, 1, {})
     assert not (tmp_path / "new").exists()
 
 
@@ -508,15 +564,15 @@ def test_what_a_killed_writer_left_half_written_is_no_obstacle(files):
 
 
 def test_a_new_run_does_not_take_a_folder_in_use(files, tmp_path):
-    experiment = store.read_manifest(files.run).experiment
+    experiment, spaces = store.read_manifest(files.run)[:2]
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("elsewhere")
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.tex").touch()
     before = snapshot(tmp_path)
-    assert "mac resume" in message_of(lambda: store.create_run(files.run, experiment, 1, {}))
+    assert "mac resume" in message_of(lambda: store.create_run(files.run, experiment, spaces, 1, {}))
     for name in ("file", "link", "used"):
-        assert name in message_of(lambda name=name: store.create_run(tmp_path / name, experiment, 1, {}))
+        assert name in message_of(lambda name=name: store.create_run(tmp_path / name, experiment, spaces, 1, {}))
     assert snapshot(tmp_path) == before
 
 

@@ -6,7 +6,7 @@ import pytest
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.training import compiled, devices
-from mean_actor_critic.training.study import Study
+from mean_actor_critic.training.compiled_study import CompiledStudy
 
 devices.prepare()
 SMALL = {"max_episode_steps": 50, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 100}
@@ -15,13 +15,13 @@ SMALL = {"max_episode_steps": 50, "hidden": (8,), "minibatches": 2, "batch_size"
 def finished_study(trials, episodes=12, width=2, seed=3, interrupt_after=None):
     experiment = make_experiment("CartPole-v0", "mac", trials, episodes, seed, SMALL)
     environment = find_environment("CartPole-v0")
-    study = Study(experiment, environment, width, None)
+    study = CompiledStudy(experiment, environment, width, None)
     segments = 0
     while not study.finished:
         study.advance()
         segments += 1
         if segments == interrupt_after:
-            study = Study(experiment, environment, width, study.arrays())
+            study = CompiledStudy(experiment, environment, width, study.arrays())
     return study
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import importlib.util
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -130,7 +131,9 @@ def _name_of(environment: Any) -> str:
         made = f"{type(environment).__name__} object"
         raise InputError("environment", made, "an id, or a callable that makes a new environment each time")
     where = getattr(environment, "__module__", None) or type(environment).__module__
-    what = getattr(environment, "__qualname__", None) or type(environment).__qualname__
+    what = getattr(environment, "__qualname__", None)
+    if what is None or getattr(environment, "__self__", None) is not None:  # an object, or a method of one
+        what = f"<{type(environment).__qualname__}>"
     return f"{where}:{what}"
 
 
@@ -212,7 +215,7 @@ def environment_of(experiment: Experiment, spaces: Spaces, given: Any = None) ->
     )
     if spec.name != setup.environment:
         raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")
-    if spec.spaces.to_json() != spaces.to_json():
+    if json.dumps(spec.spaces.to_json()) != json.dumps(spaces.to_json()):  # as text: the order of a Dict matters
         raise InputError("environment", spec.name, f"one with the spaces that training began with: {spaces}")
     return spec
 

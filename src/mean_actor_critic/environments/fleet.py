@@ -21,13 +21,15 @@ import numpy as np
 from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments import worker as workers
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.errors import EnvironmentFault, InputError
+from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 
 STEP_SECONDS = 60.0  # an environment may think this long about one step or reset, unless said otherwise
 START_SECONDS = 60.0  # a worker may take this long to import what it needs
 SHARE_OF_MEMORY = 0.8  # of the machine's, that all workers together may hold before they are taken to leak
 SHOWN_LINES = 10  # of what environments print
+LONGEST_LINE = 1000  # bytes of it that are taken for a line
 _PATIENCE = 2.0  # seconds for a worker to close its environments and go
+_LAST_WORDS = 0.5  # seconds to hear what an ended worker said
 
 # our own path for imports, before anything is imported by it
 _START = (
@@ -65,6 +67,10 @@ class _Child:
     """A worker process and its pipes."""
 
     def __init__(self, job: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()) -> None:
+        try:
+            blob = cloudpickle.dumps((job, arguments))
+        except Exception as fault:  # of a user's object
+            raise MacError(f"environment cannot be sent to a worker process: {fault}") from None
         command_end, self.commands = os.pipe()
         self.results, result_end = os.pipe()
         life_end, self._life = os.pipe()
@@ -83,8 +89,8 @@ class _Child:
             for end in theirs:
                 os.close(end)
         self.last_lines: collections.deque[str] = collections.deque(maxlen=3)
-        threading.Thread(target=self._listen, daemon=True, name="mac-environment-output").start()
-        blob = cloudpickle.dumps((job, arguments))
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="mac-environment-output")
+        self._listener.start()
         with contextlib.suppress(BrokenPipeError):  # it is gone already: whoever reads its results will notice
             self._send(struct.pack("<Q", len(blob)) + blob)
         self._unread = b""
@@ -96,13 +102,14 @@ class _Child:
     def _listen(self) -> None:
         """What environments print goes to our standard error, a little of it; standard output is for results."""
         assert self.process.stdout is not None
-        for number, line in enumerate(self.process.stdout):
-            text = line.decode(errors="replace").rstrip()
-            self.last_lines.append(text)
-            if number < SHOWN_LINES:
-                print(f"environment: {text}", file=sys.stderr)
-            elif number == SHOWN_LINES:
-                print("environment: (more output is not shown)", file=sys.stderr)
+        with self.process.stdout as output:
+            for number, line in enumerate(iter(lambda: output.readline(LONGEST_LINE), b"")):
+                text = line.decode(errors="replace").rstrip()
+                self.last_lines.append(text)
+                if number <= SHOWN_LINES:
+                    shown = text if number < SHOWN_LINES else "(more output is not shown)"
+                    with contextlib.suppress(OSError, ValueError):  # nobody reads it; the worker must not wait for us
+                        print(f"environment: {shown}", file=sys.stderr)
 
     def turn(self) -> None:
         """Let it take a turn."""
@@ -132,6 +139,7 @@ class _Child:
         """How the process ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_PATIENCE)
+        self._listener.join(_LAST_WORDS)
         code = self.process.returncode
         how = (
             "ended"
@@ -147,13 +155,14 @@ class _Child:
         """Let it close its environments and go."""
         os.close(self.commands)
 
-    def close(self) -> None:
-        """After `dismiss`: wait a moment, then make it go."""
+    def close(self, deadline: float) -> None:
+        """After `dismiss`: wait until the `deadline`, by time.monotonic(), then make it go."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_PATIENCE)
+            self.process.wait(max(0.0, deadline - time.monotonic()))
         self.kill()
         os.close(self.results)
         os.close(self._life)
+        self._listener.join(_LAST_WORDS)  # unless something that it started, and that got away, still holds the pipe
 
     def kill(self) -> None:
         """End it and whatever it has started."""
@@ -170,32 +179,34 @@ def _signal_name(number: int) -> str:
 
 
 def ask(job: Callable[..., None], *arguments: Any, seconds: float) -> list[dict[str, Any]]:
-    """All that a short job in a process of its own answers, such as `worker.describe`.
+    """All that a job in a process of its own answers, such as `worker.describe`; its first argument is a name for it.
 
     Raises:
-        EnvironmentFault: it ended without an answer or took too long.
+        EnvironmentFault: it ended without an answer, or gave no sign of life for so many seconds.
     """
     child = _Child(job, *arguments)
     try:
         answers: list[dict[str, Any]] = []
-        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(child.results, selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    child.kill()
-                    raise EnvironmentFault(str(arguments[0]), "", "answer", f"did not come within {seconds:g} s")
-                messages = child.read()
-                if messages is None:
-                    break
-                answers += messages
-        if not answers:
-            raise EnvironmentFault(str(arguments[0]), "", "process", child.end_in_words())
-        return answers
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                ready = selector.select(min(0.25, seconds))
+                messages = child.read() if ready else []
+                # something that it started may hold its pipes when it is gone
+                if messages is None or not (ready or child.process.poll() is None):
+                    if not answers:
+                        raise EnvironmentFault(str(arguments[0]), "", "process", child.end_in_words())
+                    return answers
+                if messages:
+                    answers += messages
+                    until = time.monotonic() + seconds
+        child.kill()
+        doing = next((f" while {answer['trying']}" for answer in reversed(answers) if "trying" in answer), "")
+        raise EnvironmentFault(str(arguments[0]), "", "process", f"was silent for {seconds:g} s{doing}")
     finally:
         child.dismiss()
-        child.kill()
-        child.close()
+        child.close(time.monotonic() + _PATIENCE)
 
 
 class Fleet:
@@ -219,6 +230,9 @@ class Fleet:
         self._playing = [(lane, 0) for lane in range(lanes)]  # trial and episode of each lane, for messages
         self._children: list[_Child] = []
         self._waiting: set[int] = set()  # cohorts whose turn is not done
+        self._last_call = [(0, 0.0)] * len(cohorts)  # into an environment that we know of: its number, and since when
+        self._next_look = 0.0  # at what the workers do, by time.monotonic()
+        self._fault_in_hand: EnvironmentFault | None = None
         self._selector = selectors.DefaultSelector()
         with _shared_file() as memory:
             os.ftruncate(memory.fileno(), boards.bytes_of(size))
@@ -248,6 +262,7 @@ class Fleet:
     def send(self, cohort: int) -> None:
         """Let a worker do what the board commands for its lanes."""
         self._waiting.add(cohort)
+        self._last_call[cohort] = (int(self.board.beat[cohort]), time.monotonic())
         self._children[cohort].turn()
 
     @property
@@ -265,34 +280,56 @@ class Fleet:
         Raises:
             EnvironmentFault: an environment failed, hung, or took its worker with it.
         """
-        beats = self.board.beat.copy()
-        last_beat = [time.monotonic() for _ in self._children]
-        while not (ready := self._selector.select(min(0.25, self._limits.step_seconds / 4))):
-            now = time.monotonic()
-            for worker in self._waiting:
-                if self.board.beat[worker] != beats[worker]:
-                    beats[worker], last_beat[worker] = self.board.beat[worker], now
-                self._check_time(worker, now - last_beat[worker])
-        done = []
-        for key, _ in ready:
-            messages = self._children[key.data].read()
-            if messages is None:
-                words = self._children[key.data].end_in_words()
-                raise self._fault(int(self.board.lane_in_hand[key.data]), "worker process", words)
-            for message in messages:
-                if message:
-                    raise self._fault(message["lane"], message["field"], message["words"])
-                self._waiting.discard(key.data)
-                done.append(key.data)
+        if self._fault_in_hand is not None:
+            raise self._fault_in_hand
+        pause = min(0.25, self._limits.step_seconds / 4)
+        while True:
+            ready = self._selector.select(pause)
+            if time.monotonic() >= self._next_look:  # also while others are ready all the time
+                self._look_at(self._waiting - {key.data for key, _ in ready})
+                self._next_look = time.monotonic() + pause
+            if ready:
+                break
+        done: list[int] = []
+        try:
+            for key, _ in ready:
+                done += self._read(key.data)
+        except EnvironmentFault as fault:
+            if not done:
+                raise
+            self._fault_in_hand = fault  # for the next call: episodes that others have ended come first
         return done
 
-    def _check_time(self, worker: int, seconds: float) -> None:
+    def _read(self, worker: int) -> list[int]:
+        """The worker, if its turn is done; nothing while its message is not complete."""
+        messages = self._children[worker].read()
+        if messages is None:
+            raise self._end_of(worker)
+        for message in messages:
+            if message:
+                raise self._fault(message["lane"], message["field"], message["words"])
+        if messages:
+            self._waiting.discard(worker)
+        return [worker] * len(messages)
+
+    def _look_at(self, silent: set[int]) -> None:
         """Give up a worker that has been in the same call for too long; before its first it has imports to do."""
-        lane = int(self.board.lane_in_hand[worker])
-        allowed = self._limits.step_seconds if lane >= 0 else max(START_SECONDS, self._limits.step_seconds)
-        if seconds > allowed:
-            self._children[worker].kill()
-            raise self._fault(lane, "step()", f"took more than {allowed:g} s")
+        for worker in silent:
+            beat, since = self._last_call[worker]
+            if self.board.beat[worker] != beat:
+                self._last_call[worker] = (int(self.board.beat[worker]), time.monotonic())
+                continue
+            if self._children[worker].process.poll() is not None:  # and something that it started has its pipes
+                raise self._end_of(worker)
+            lane = int(self.board.lane_in_hand[worker])
+            allowed = self._limits.step_seconds if lane >= 0 else max(START_SECONDS, self._limits.step_seconds)
+            if time.monotonic() - since > allowed:
+                self._children[worker].kill()
+                raise self._fault(lane, "step()", f"took more than {allowed:g} s")
+
+    def _end_of(self, worker: int) -> EnvironmentFault:
+        words = self._children[worker].end_in_words()
+        return self._fault(int(self.board.lane_in_hand[worker]), "worker process", words)
 
     def _fault(self, lane: int, field: str, words: str) -> EnvironmentFault:
         if lane < 0:
@@ -308,8 +345,9 @@ class Fleet:
         """End all workers."""
         for child in self._children:  # all, before any is waited for
             child.dismiss()
+        deadline = time.monotonic() + _PATIENCE
         for child in self._children:
-            child.close()
+            child.close(deadline)
         self._children = []
         self._selector.close()
 

@@ -76,6 +76,9 @@ def _brief(space: Any) -> str:
 def _first_unsupported(space: Any) -> Any:
     """The first part that cannot be flattened to a fixed number of numbers, if any."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
+        named = isinstance(space, spaces.Tuple) or all(isinstance(key, str) for key in space)
+        if not space.spaces or not named:  # JSON, and so a manifest, knows no other keys
+            return space
         return next((bad for part in _parts(space) if (bad := _first_unsupported(part)) is not None), None)
     plain = isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
     return None if plain else space
@@ -106,13 +109,12 @@ def flatten(space: Any, value: Any) -> Array:
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             found = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
             raise FormError(f"is {found}, not a dictionary with {', '.join(map(str, space.spaces))}")
-        rows = [_flatten_part(part, value[key], f"[{key!r}]") for key, part in space.spaces.items()]
-        return np.concatenate(rows, axis=-1)
+        return _joined([_flatten_part(part, value[key], f"[{key!r}]") for key, part in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             raise FormError(f"is {type(value).__name__}, not a tuple of {len(space.spaces)}")
-        rows = [_flatten_part(part, item, f"[{i}]") for i, (part, item) in enumerate(zip(space, value, strict=True))]
-        return np.concatenate(rows, axis=-1)
+        parts = enumerate(zip(space, value, strict=True))
+        return _joined([_flatten_part(part, item, f"[{i}]") for i, (part, item) in parts])
     array = np.asarray(value)
     # float64 for a float32 Box is common and harmless; floats for choices, or objects for numbers, are neither
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
@@ -139,6 +141,13 @@ def _flatten_part(space: Any, value: Any, name: str) -> Array:
     except FormError as fault:
         between = "" if str(fault).startswith("[") else " "
         raise FormError(f"{name}{between}{fault}") from None
+
+
+def _joined(rows: list[Array]) -> Array:
+    leads = {row.shape[:-1] for row in rows}
+    if len(leads) > 1:
+        raise FormError(f"has parts of different leading dimensions: {', '.join(map(str, sorted(leads)))}")
+    return np.concatenate(rows, axis=-1)
 
 
 def _one_hot(choice: Array, n: int) -> Array:

@@ -4,15 +4,13 @@ It reads one job from the command pipe and does it: describe an environment, or 
 closes. Answers are lines of JSON, or one byte for a turn that is done. Imports NumPy and Gymnasium, not JAX.
 """
 
-import ctypes
+import contextlib
 import json
-import math
 import os
 import resource
-import signal
 import struct
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,6 +25,7 @@ from mean_actor_critic.errors import InputError
 
 TURN = TURN_DONE = b"."
 SECONDS_BETWEEN_MEMORY_CHECKS = 0.2
+LONGEST_MESSAGE = 1000  # characters of an environment's own exception
 
 
 MakeEnvironment = Callable[..., "gymnasium.Env[Any, Any]"]  # may raise a FactoryError
@@ -64,8 +63,15 @@ def describe(channel: Channel, name: str, factory: MakeEnvironment) -> None:
     except (FactoryError, InputError) as fault:
         return channel.tell(refused=str(fault), input=isinstance(fault, InputError))
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
-    environment.close()
-    return channel.tell(spaces=spaces.to_json(), max_episode_steps=limit)
+    channel.tell(spaces=spaces.to_json(), max_episode_steps=limit)
+    os.close(channel.results)  # that is all: nobody need wait for what follows
+    return _close(environment)
+
+
+def _close(environment: "gymnasium.Env[Any, Any]") -> None:
+    """Whether it likes it or not: nothing is wanted of it any more."""
+    with contextlib.suppress(Exception):
+        environment.close()
 
 
 class Share(NamedTuple):
@@ -110,12 +116,13 @@ def serve(channel: Channel, factory: MakeEnvironment, spaces: Spaces, share: Sha
                 next_check = time.monotonic() + SECONDS_BETWEEN_MEMORY_CHECKS
         except Fault as fault:
             lane_number = in_hand[worker] if fault.lane is None else fault.lane
-            return channel.tell(lane=lane_number, field=fault.field, words=fault.words)
+            channel.tell(lane=lane_number, field=fault.field, words=fault.words)
+            break
         in_hand[worker] = -1
         os.write(channel.results, TURN_DONE)
     for lane in lanes:
-        lane.close()
-    return None
+        if lane.environment is not None:
+            _close(lane.environment)
 
 
 def _check_finite(board: boards.Board, lanes: "list[_Lane]") -> None:
@@ -137,6 +144,8 @@ class _Lane:
         self.number, self.factory, self.spaces, self.limit = number, factory, spaces, limit
         self.described = spaces.to_json()
         self.first_action = spaces.first_action
+        space = spaces.observation
+        self.is_flat = type(space) is gymnasium.spaces.Box and space.dtype.kind == "f" and len(space.shape) == 1
         self.row_shape = (spaces.observation_size,)
         self.observation, self.reward, self.seed = board.observation[number], board.reward[number], board.seed
         self.board_time, self.status = board.time.data, board.status.data
@@ -175,35 +184,39 @@ class _Lane:
             raise Fault("step()", words) from None
         try:
             number = float(reward)
-        except (TypeError, ValueError):
+            if isinstance(reward, str | bytes):
+                raise TypeError
+        except Exception:  # of an object's own
             raise Fault("reward", f"is {_brief(reward)}, not a number") from None
-        if not math.isfinite(number):
-            raise Fault("reward", f"is {number}")
-        if terminated not in _TRUTHS or truncated not in _TRUTHS:
-            field, value = ("terminated", terminated) if terminated not in _TRUTHS else ("truncated", truncated)
-            raise Fault(field, f"is {_brief(value)}, not true or false")
+        if not -_LARGEST <= number <= _LARGEST:
+            raise Fault("reward", f"is {_brief(reward)}, not a finite number in float32")
+        try:
+            if not (terminated in _TRUTHS and truncated in _TRUTHS):
+                raise ValueError
+        except Exception:  # of an object's own
+            raise Fault(*_untrue(terminated, truncated)) from None
         self.reward[self.time - 1] = number
         self._write(observation)
         if terminated or truncated or self.time == self.limit:
             self.status[self.number] = boards.TERMINATED if terminated else boards.TRUNCATED
             self._check_spaces()
 
-    def close(self) -> None:
-        """Close the environment."""
-        if self.environment is not None:
-            self.environment.close()
-
-    def _write(self, observation: Any) -> None:
+    def _write(self, value: Any) -> None:
         """Put an observation on the board. Whether it is finite is seen when the turn is over."""
+        observation = value
         if (
             type(observation) is not np.ndarray
             or observation.dtype != np.float32
             or observation.shape != self.row_shape
         ):
             try:
-                observation = flatten(self.spaces.observation, observation)
+                observation = flatten(self.spaces.observation, value)
             except FormError as fault:
                 raise Fault("observation", str(fault)) from None
+            except Exception as fault:  # NumPy's, or an object's own
+                raise Fault("observation", f"is {_brief(value)}, not of the space: {_in_words(fault)}") from None
+            if observation.shape != self.row_shape:  # a batch flattens too
+                raise Fault("observation", f"has shape {np.shape(value)}, not {self.spaces.observation.shape}")
         self.observation[self.time] = observation
 
     def _check_spaces(self) -> None:
@@ -214,8 +227,10 @@ class _Lane:
             return
         try:
             found = check_spaces("environment", *spaces).to_json()
-        except InputError as fault:
-            raise Fault("space", f"has changed: {fault}") from None
+        except (InputError, AttributeError):  # the latter if it is no space at all
+            is_action = not isinstance(spaces[1], gymnasium.spaces.Discrete)
+            name, space = ("action_space", spaces[1]) if is_action else ("observation_space", spaces[0])
+            raise Fault(name, f"has changed to {_brief(space)}, which cannot be used") from None
         for part, described in self.described.items():
             if found[part] != described:
                 raise Fault(f"{part}_space", f"has changed from {described} to {found[part]}")
@@ -223,6 +238,15 @@ class _Lane:
 
 
 _TRUTHS = (True, False)  # and 1 and 0, and NumPy's
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _untrue(terminated: Any, truncated: Any) -> tuple[str, str]:
+    """The first that is not true or false, and the words about it."""
+    with contextlib.suppress(Exception):
+        if terminated in _TRUTHS:
+            return "truncated", f"is {_brief(truncated)}, not true or false"
+    return "terminated", f"is {_brief(terminated)}, not true or false"
 
 
 def _call(field: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -234,11 +258,21 @@ def _call(field: str, function: Callable[..., Any], *arguments: Any, **named: An
         import traceback
 
         last = traceback.extract_tb(fault.__traceback__)[-1]
-        raise Fault(field, f"raised {type(fault).__name__}: {fault} ({last.filename}:{last.lineno})") from fault
+        raise Fault(field, f"raised {_in_words(fault)} ({last.filename}:{last.lineno})") from None
+
+
+def _in_words(fault: Exception) -> str:
+    try:
+        return f"{type(fault).__name__}: {fault}"[:LONGEST_MESSAGE]
+    except Exception:  # of its own
+        return type(fault).__name__
 
 
 def _brief(value: Any) -> str:
-    text = f"{type(value).__name__} {value!r}".replace("\n", " ")
+    try:
+        text = f"{type(value).__name__} {value!r}".replace("\n", " ")
+    except Exception:  # of its own
+        return type(value).__name__
     return text if len(text) <= 80 else text[:80] + "…"
 
 
@@ -265,16 +299,14 @@ def _resident_bytes() -> int:
 
 
 def _die_with_parent(life: int) -> None:
-    """End when the main process does, however it ends: by the kernel on Linux, by a closing pipe elsewhere."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    """End when the main process does, however it ends, with all that environments have started.
 
-    def wait() -> None:
-        os.read(life, 1)  # nothing is ever written: this returns when the main process is gone
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+    A guard in our process group waits for the pipe `life` to close, and then ends the group. It is a process, because a
+    thread could not run while an environment holds Python's lock; and a shell, because that starts in a millisecond.
+    """
+    quiet = subprocess.DEVNULL
+    subprocess.Popen(["/bin/sh", "-c", "read _; kill -KILL 0"], stdin=life, stdout=quiet, stderr=quiet)
+    os.close(life)
 
 
 def main() -> None:

@@ -163,6 +163,8 @@ class Troupe:
     def turn(self) -> HostArray:
         """Act and step for every cohort that is ready, wait for one; returns the lanes [n] whose episodes have ended.
 
+        Only while somebody is `at_play`.
+
         Raises:
             EnvironmentFault: an environment failed.
         """
@@ -180,9 +182,11 @@ class Troupe:
             playing = lanes[running]
             board.action[playing, now[running]] = action[running]
             board.command[playing] = boards.STEP
-        for lane in [lane for lane in self._to_begin if lane % len(self._lanes) == cohort]:
+        beginners = [lane for lane in self._to_begin if lane % len(self._lanes) == cohort]
+        for lane in beginners:
             self.fleet.begin(lane, *self._to_begin.pop(lane))
-        self.fleet.send(cohort)
+        if beginners or running.any():
+            self.fleet.send(cohort)
 
     def _actions(self, block: _Block) -> HostArray:
         lanes = block.padded

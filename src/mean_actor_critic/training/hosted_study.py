@@ -134,7 +134,9 @@ class HostedStudy:
 
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
-        if self._lesson is not None:
+        while self._lesson is not None or self._waiting:  # episodes that were played are not to be lost
+            if self._lesson is None:
+                self._begin_lesson()
             self._end_lesson()
         state = jax.tree.map(np.asarray, self._state)
         self._diverged = int(np.sum(state.diverged_at > 0))

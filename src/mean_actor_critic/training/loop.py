@@ -159,8 +159,9 @@ def _carry_on(
     with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
         if on_start:
             on_start(path, environment)
-        checkpoint = store.read_checkpoint(path, manifest, set_aside=True)
-        study = worker.submit(make_study, manifest, environment, checkpoint.arrays, limits).result()
+        saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
+        study = worker.submit(make_study, manifest, environment, saved_arrays, limits).result()
+        del saved_arrays  # the study has its own
         saved = time.monotonic()
         unsaved = False
         try:
@@ -177,21 +178,26 @@ def _carry_on(
                 try:
                     progress = segment.result()
                 except EnvironmentFault as fault:
-                    store.write_checkpoint(path, manifest, study.episodes_done, study.arrays())
+                    _save(path, manifest, study)
                     raise fault.with_advice(f"whole episodes are kept; {advice}") from None
                 if on_progress:
                     on_progress(progress)
                 unsaved = True
                 if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
-                    arrays = study.arrays()
-                    store.write_checkpoint(path, manifest, study.episodes_done, arrays)
+                    _save(path, manifest, study)
                     saved, unsaved = time.monotonic(), False
                 if listener.received is not None:
                     raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-            return Run(path, manifest, store.Checkpoint(study.arrays(), checkpoint.warnings))
+            return Run(path, manifest, store.Checkpoint(study.arrays(), warned))
         finally:
             study.close()
             worker.shutdown(wait=False)
+
+
+def _save(path: Path, manifest: store.Manifest, study: Study) -> None:
+    """Write a checkpoint. A function, so that the arrays do not outlive it: the engine reuses their memory."""
+    arrays = study.arrays()  # first: with it, what was still being learned begins to count
+    store.write_checkpoint(path, manifest, study.episodes_done, arrays)
 
 
 def _check_seconds(checkpoint_seconds: float) -> None:

@@ -1,0 +1,613 @@
+"""What environments show and take, and the ways to name one."""
+
+import functools
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hosted_environments as hosted
+from helpers import assert_one_line, assert_refused, mac, message_of, run_mac
+from mean_actor_critic import replay as ring
+from mean_actor_critic.agent import Agent
+from mean_actor_critic.environments import board as boards
+from mean_actor_critic.environments import worker
+from mean_actor_critic.environments.catalogue import environment_of, find_environment
+from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, size, spaces_from_json
+from mean_actor_critic.experiment import Hyper, Setup
+from mean_actor_critic.learners import episodic
+from mean_actor_critic.networks import mlp, normalize, softmax
+from mean_actor_critic.run import Run
+from mean_actor_critic.training.loop import resume, train
+from mean_actor_critic.types import Trajectory
+
+TINY = {"max_episode_steps": 10, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 64,
+        "trials": 2, "episodes": 3, "workers": 1}  # fmt: skip
+SHORT_WORDS = ("--algorithm", "reinforce", "--episodes", "2", "--workers", "1", "--set", "hidden=8")
+TWO = spaces.Discrete(2)
+
+
+@pytest.fixture(scope="module")
+def folder():
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def tiny_run(folder, environment, **more):
+    return train(environment, out=tempfile.mkdtemp(dir=folder), **{**TINY, **more})
+
+
+def short_run(folder, environment, **more):
+    """As cheap as a hosted run can be: no critic, one trial."""
+    given = {"algorithm": "reinforce", "hidden": (8,), "trials": 1, "episodes": 2, "workers": 1, **more}
+    return train(environment, out=tempfile.mkdtemp(dir=folder), **given)
+
+
+def arrays_of(run):
+    return run._arrays
+
+
+# --- flattening ------------------------------------------------------------------------------------------------------
+
+SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
+FLOATS = st.builds(
+    lambda shape, dtype, bound: spaces.Box(-bound, bound, shape, dtype),
+    SHAPES, st.sampled_from([np.float32, np.float64]), st.sampled_from([1.0, np.inf]),
+)  # fmt: skip
+WHOLES = st.builds(
+    lambda shape, dtype: spaces.Box(0, 100, shape, dtype),
+    SHAPES, st.sampled_from([np.uint8, np.int8, np.int32, np.int64]),
+)  # fmt: skip
+CHOICES = st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-9, 9))
+
+
+@st.composite
+def multi_discretes(draw):
+    shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    return spaces.MultiDiscrete(random.integers(1, 5, shape), start=random.integers(-9, 9, shape))
+
+
+BINARIES = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(spaces.MultiBinary)
+KEYS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=3, unique=True)
+
+
+def composites(parts):
+    three = st.lists(parts, min_size=3, max_size=3)
+    return st.one_of(
+        st.lists(parts, min_size=1, max_size=3).map(spaces.Tuple),
+        st.builds(lambda keys, values: spaces.Dict(list(zip(keys, values, strict=False))), KEYS, three),
+    )
+
+
+ANY_SPACE = st.recursive(
+    st.one_of(FLOATS, WHOLES, CHOICES, multi_discretes(), BINARIES), composites, max_leaves=5
+)  # fmt: skip
+
+
+def samples(space, seed, count):
+    space.seed(seed)
+    return [space.sample() for _ in range(count)]
+
+
+def as_gymnasium(space, value):
+    return np.asarray(spaces.flatten(space, value), np.float32)
+
+
+def any_values(test):
+    return settings(max_examples=60, deadline=None)(given(ANY_SPACE, st.integers(0, 999))(test))
+
+
+@any_values
+def test_values_flatten_as_gymnasium_flattens_them(space, seed):
+    (value,) = samples(space, seed, 1)
+    flat = flatten(space, value)
+    assert flat.dtype == np.float32
+    np.testing.assert_array_equal(flat, as_gymnasium(space, value))
+    assert flat.shape == (size(space),) == (spaces.flatdim(space),)
+
+
+@any_values
+def test_a_batch_flattens_to_the_stack_of_its_members(space, seed):
+    values = samples(space, seed, 3)
+    batch = concatenate(space, values, create_empty_array(space, 3))
+    np.testing.assert_array_equal(flatten(space, batch), [flatten(space, value) for value in values])
+
+
+@any_values
+def test_spaces_come_back_from_json_as_they_were(space, seed):
+    before = Spaces(space, spaces.Discrete(3, start=seed))
+    after = spaces_from_json(json.loads(json.dumps(before.to_json())))
+    assert after.to_json() == before.to_json()
+    assert (after.actions, after.first_action, after.observation_size) == (3, seed, size(space))
+    (value,) = samples(space, seed, 1)
+    np.testing.assert_array_equal(flatten(after.observation, value), as_gymnasium(space, value))
+
+
+PLACE_AND_CHOICE = spaces.Dict(place=spaces.Box(-1, 1, (2,)), choice=spaces.Discrete(3, start=5))
+WRONG_FORMS = [
+    (PLACE_AND_CHOICE, {"place": np.zeros(2)}, ["place", "choice"]),
+    (PLACE_AND_CHOICE, np.zeros(5), ["ndarray", "place", "choice"]),
+    (PLACE_AND_CHOICE, {"place": np.zeros(3), "choice": 5}, ["['place']", "(3,)", "(2,)"]),
+    (PLACE_AND_CHOICE, {"place": np.zeros(2), "choice": 5.0}, ["['choice']", "float64", "int64"]),
+    (PLACE_AND_CHOICE, {"place": np.zeros(2), "choice": 8}, ["['choice']", "3 choices"]),
+    (PLACE_AND_CHOICE, {"place": np.zeros(2), "choice": 4}, ["['choice']", "3 choices"]),
+    (PLACE_AND_CHOICE, {"place": np.zeros((7, 2)), "choice": 5}, ["7"]),
+    (spaces.Tuple([TWO, PLACE_AND_CHOICE]), (1, {"place": "here", "choice": 5}), ["[1]['place']", "dtype"]),
+    (spaces.Tuple([TWO, TWO]), (1,), ["tuple of 2"]),
+    (spaces.Tuple([TWO, TWO]), {"a": 1, "b": 1}, ["dict", "tuple of 2"]),
+    (spaces.Box(-1, 1, (2, 3)), np.zeros(6), ["(6,)", "(2, 3)"]),
+    (spaces.Box(-1, 1, (2,)), [None, 1.0], ["object", "float32"]),
+    (spaces.MultiDiscrete([2, 3], start=[0, 4]), np.array([1, 7]), ["3 choices"]),
+    (spaces.MultiBinary(2), np.array([0.0, 1.0]), ["float64", "int8"]),
+]
+
+
+@pytest.mark.parametrize(("space", "value", "words"), WRONG_FORMS)
+def test_a_value_of_another_form_is_refused_by_naming_the_part(space, value, words):
+    with pytest.raises(FormError) as fault:
+        flatten(space, value)
+    assert_one_line(str(fault.value))
+    for word in words:
+        assert word in str(fault.value)
+
+
+@pytest.fixture
+def lane_of():
+    """Makes a worker's lane for an environment that shows certain observations."""
+
+    def make(space, *observations):
+        class Shows(hosted.Refused):
+            def reset(self, *, seed=None, options=None):
+                self.left = list(observations)
+                return self.left.pop(0), {}
+
+            def step(self, action):
+                return self.left.pop(0), 0.0, False, False, {}
+
+        own = Spaces(space, TWO)
+        board_size = boards.Size(1, 5, own.observation_size, 1)
+        with tempfile.TemporaryFile() as memory:
+            memory.truncate(boards.bytes_of(board_size))
+            board = boards.board_on(memory.fileno(), board_size)
+        return worker._Lane(0, lambda: Shows(space), own, board, 5), board
+
+    return make
+
+
+def test_a_worker_writes_each_observation_flattened(lane_of):
+    shown = [{"place": np.array([0.5, i], np.float32), "choice": 5 + i} for i in range(2)]
+    lane, board = lane_of(PLACE_AND_CHOICE, *shown)
+    lane.reset()
+    lane.step(0)
+    np.testing.assert_array_equal(board.observation[0, :2], [as_gymnasium(PLACE_AND_CHOICE, one) for one in shown])
+
+
+NOT_SINGLE = [
+    (spaces.Box(-1, 1, (2,)), np.zeros(2, np.float32), np.zeros((3, 2), np.float32)),
+    (spaces.Box(-1, 1, (2,)), np.zeros(2, np.float32), np.zeros((1, 2), np.float32)),
+    (spaces.Box(-1, 1, (2, 3)), np.zeros((2, 3), np.float32), np.zeros(6, np.float32)),
+    (spaces.Box(0, 9, (3,), np.uint8), np.zeros(3, np.uint8), np.zeros(3, np.float32)),
+    (spaces.Discrete(3), 1, np.array([1])),
+    (spaces.MultiBinary(3), np.zeros(3, np.int8), np.zeros(3, np.float32)),
+    (PLACE_AND_CHOICE, {"place": np.zeros(2), "choice": 5}, {"place": np.zeros((4, 2)), "choice": 5}),
+    (PLACE_AND_CHOICE, {"place": np.zeros(2), "choice": 5}, np.zeros(5, np.float32)),
+]
+
+
+@pytest.mark.parametrize(("space", "right", "wrong"), NOT_SINGLE)
+def test_a_worker_takes_nothing_but_single_observations_of_the_space(lane_of, space, right, wrong):
+    lane, _ = lane_of(space, right, wrong)
+    lane.reset()
+    with pytest.raises(worker.Fault, match=r"^observation ") as fault:
+        lane.step(0)
+    assert_one_line(str(fault.value))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+UNSUPPORTED = {
+    "Graph": spaces.Graph(spaces.Box(-1, 1, (3,)), None),
+    "Sequence": spaces.Sequence(TWO),
+    "Text": spaces.Text(5),
+    "OneOf": spaces.OneOf([TWO, TWO]),
+}
+
+
+@pytest.mark.parametrize("found", UNSUPPORTED)
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: spaces.Dict(a=TWO, b=spaces.Tuple([s]))], ids=["bare", "in"])
+def test_an_unsupported_observation_space_is_refused_by_name(found, wrap):
+    message = message_of(lambda: check_spaces("mine", wrap(UNSUPPORTED[found]), TWO))
+    for word in ("'mine'", f"this one's is {found}", "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple"):
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    "action", [spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Tuple([TWO]), None]
+)
+def test_actions_that_are_not_discrete_are_refused(action):
+    message = message_of(lambda: check_spaces("mine", spaces.Box(-1, 1, (2,)), action))
+    for word in ("'mine'", "a Discrete action space", f"this one's is {action}"):
+        assert word in message
+
+
+def test_a_space_of_no_numbers_is_refused():
+    assert "1 to 1000000 numbers" in message_of(lambda: check_spaces("mine", spaces.Box(-1, 1, (0,)), TWO))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [spaces.Dict({}), spaces.Tuple([]), spaces.Dict({1: TWO})],
+    ids=["empty Dict", "empty Tuple", "a number as key"],
+)
+def test_a_part_that_no_description_can_hold_is_refused(part):
+    message = message_of(lambda: check_spaces("mine", spaces.Tuple([TWO, part]), TWO))
+    assert f"this one's is {part}" in message
+
+
+def in_a_process_of_its_own(name, folder):
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    return run_mac("train", f"hosted_environments:{name}", "--out", folder / "refused", cwd=folder, env=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("make_graph", ["Graph", "MultiBinary, and Dict and Tuple"]), ("make_box_action", ["Box", "Discrete"])],
+)
+def test_the_command_line_refuses_spaces_in_one_line_and_writes_nothing(folder, name, words):
+    assert_refused(in_a_process_of_its_own(name, folder), 2, name, *words)
+    assert not (folder / "refused").exists()
+
+
+DESCRIPTIONS = [
+    None, {}, [], {"observation": {"kind": "Box"}}, {"observation": {"kind": "Text"}, "action": {"kind": "Discrete"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("description", DESCRIPTIONS)
+def test_a_description_that_is_none_is_refused_in_one_line(description):
+    assert "description" in message_of(lambda: spaces_from_json(description))
+
+
+# --- every kind of space trains --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_of(folder):
+    """Runs of `hosted.make(what)`, each trained once."""
+    return functools.cache(lambda what: tiny_run(folder, hosted.make, env_kwargs={"what": what}, episodes=6))
+
+
+@pytest.mark.parametrize("kind", hosted.KINDS)
+def test_every_kind_of_space_trains_an_agent_that_takes_what_its_environments_show(run_of, kind, tmp_path):
+    run = run_of(kind)
+    assert run.finished
+    agent = run.agent(1)
+    agent.save(tmp_path / "agent.safetensors")
+    vector = SyncVectorEnv([functools.partial(hosted.Sampler, kind)] * 3)
+    batch, _ = vector.reset(seed=0)
+    policy = agent.action_probabilities(batch)
+    assert policy.shape == (3, 2)
+    assert agent.predict(batch)[0].shape == (3,)
+    single = [agent.action_probabilities(one) for one in iterate(vector.observation_space, batch)]
+    np.testing.assert_allclose(single, policy, rtol=1e-5)
+    assert np.ptp(policy[:, 0]) > 0  # it looks at what it is shown
+    for again in (Agent.load(tmp_path / "agent.safetensors"), Run.load(run.path).agent(1)):
+        np.testing.assert_array_equal(again.action_probabilities(batch), policy)
+        vector.step(again.predict(batch)[0])
+    vector.close()
+
+
+def test_an_observation_of_another_space_is_refused_by_an_agent_in_one_line(run_of):
+    agent = run_of("dict").agent()
+    message = message_of(lambda: agent.predict({"place": np.zeros((2, 2)), "choice": 7}))
+    for word in ("observation", "['choice']", "2 choices"):
+        assert word in message
+
+
+def test_actions_begin_where_the_environment_says(folder):
+    run = tiny_run(folder, hosted.make, env_kwargs={"what": "box", "first_action": 5})
+    returns = np.asarray(run.returns)
+    assert np.all(returns >= 5 * run.lengths)  # the reward is the action
+    assert np.all(returns <= 6 * run.lengths)
+    assert set(np.asarray(arrays_of(run)["state/replay/rows/action"]).ravel()) == {0, 1}
+    agent = run.agent()
+    observation = np.zeros((100, hosted.SIZE), np.float32)
+    assert set(agent.predict(observation)[0]) == {5, 6}
+    assert agent.predict(observation[0], deterministic=True)[0] in (5, 6)
+
+
+# --- normalised observations -----------------------------------------------------------------------------------------
+
+EPISODE = 6
+
+
+@functools.cache
+def updater():
+    setup = Setup("any", max_episode_steps=EPISODE, hidden=(4,), minibatches=1, batch_size=2, replay_capacity=8,
+                  normalize_observations=True)  # fmt: skip
+    hyper = Hyper(*(jnp.float32(x) for x in (0.001, 0.001, 0.99, 0.9)))
+    initial = episodic.initial_state(setup, 3, 2, jax.random.key(0))
+    return initial, jax.jit(functools.partial(episodic.update, setup, hyper))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(1, EPISODE), min_size=1, max_size=8),
+    st.sampled_from([0.0, 1.0, 100.0]),
+    st.sampled_from([0.01, 1.0]),
+    st.integers(0, 999),
+)
+def test_the_normalizer_holds_mean_and_variance_of_all_states_in_which_an_action_was_taken(
+    lengths, offset, deviation, seed
+):
+    random = np.random.default_rng(seed)
+    state, update = updater()
+    seen = []
+    for length in lengths:
+        observation = (offset + deviation * random.normal(size=(EPISODE + 1, 3))).astype(np.float32)
+        steps = np.arange(EPISODE)
+        trajectory = Trajectory(
+            observation=observation,
+            action=random.integers(0, 2, EPISODE, np.int32),
+            reward=np.where(steps < length, 1, 0).astype(np.float32),
+            terminated=steps == length - 1,
+            valid=steps < length,
+        )
+        state, _ = update(state, trajectory, jax.random.key(seed))
+        seen.append(observation[:length].astype(np.float64))
+    states = np.concatenate(seen)
+    assert state.diverged_at == 0
+    assert state.normalizer.observations == len(states)
+    np.testing.assert_allclose(state.normalizer.mean, states.mean(axis=0), rtol=1e-6, atol=1e-6)
+    # float32 rounds a state by some 1e-7 of the offset, its square by that much times the deviation
+    rounding = 1e-6 * offset * (deviation + 1e-6 * offset) + 1e-9
+    np.testing.assert_allclose(state.normalizer.variance, states.var(axis=0), rtol=1e-4, atol=rounding)
+
+
+@pytest.fixture(scope="module", params=["compiled", "hosted"])
+def normalized(request, folder):
+    run = tiny_run(folder, "CartPole-v0", engine=request.param, normalize_observations=True)
+    assert run.experiment.engine == request.param
+    return run
+
+
+def test_both_engines_normalize_by_the_states_in_the_replay(normalized):
+    arrays = arrays_of(normalized)
+    for trial, steps in enumerate(normalized.lengths.sum(axis=1)):
+        assert steps <= 64
+        states = arrays["state/replay/rows/observation"][trial, :steps].astype(np.float64)
+        np.testing.assert_allclose(arrays["state/normalizer/mean"][trial], states.mean(axis=0), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(arrays["state/normalizer/variance"][trial], states.var(axis=0), rtol=1e-4)
+        assert arrays["state/normalizer/observations"][trial] == steps
+
+
+def test_an_agent_takes_its_normalizer_along(normalized, tmp_path):
+    agent = normalized.agent(1)
+    agent.save(tmp_path / "agent.safetensors")
+    loaded = Agent.load(tmp_path / "agent.safetensors")
+    observation = np.random.default_rng(0).uniform(-1, 1, (5, agent.spaces.observation_size)).astype(np.float32)
+    found = loaded.action_probabilities(observation)
+    np.testing.assert_array_equal(found, agent.action_probabilities(observation))
+    arrays = arrays_of(normalized)
+    own = [arrays[f"state/normalizer/{name}"][1] for name in ("mean", "variance")]
+    expected = softmax(mlp(agent.policy, normalize(observation, *own), agent.experiment.setup.activation))
+    np.testing.assert_array_equal(found, expected)
+    plain = Agent(agent.experiment, agent.spaces, 1, agent.networks._replace(normalizer=()))
+    assert np.max(np.abs(plain.action_probabilities(observation) - found)) > 1e-3
+
+
+def test_observations_are_not_normalized_unless_asked_for(run_of):
+    run = run_of("box")
+    assert not run.experiment.setup.normalize_observations
+    assert not [name for name in arrays_of(run) if "normalizer" in name]
+    assert run.agent().networks.normalizer == ()
+
+
+# --- some rings of many ----------------------------------------------------------------------------------------------
+
+RINGS, ROWS, CAPACITY = 4, 5, 7
+
+
+def random_rings(random):
+    """Rings that each hold something of their own."""
+    return [add(add(ring.empty(CAPACITY, 2), *random_rows(random)), *random_rows(random)) for _ in range(RINGS)]
+
+
+def random_rows(random, *lead):
+    """Rows, and how many of them count: at least one."""
+
+    def numbers(*shape):
+        return random.random((*lead, *shape), np.float32)
+
+    action = random.integers(0, 9, (*lead, ROWS), np.int32)
+    rows = ring.Transitions(numbers(ROWS, 2), action, numbers(ROWS), numbers(ROWS, 2), numbers(ROWS))
+    return rows, np.arange(ROWS) < random.integers(1, ROWS + 1, (*lead, 1))
+
+
+def stacked(trees):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def at(tree, i):
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[i], tree)
+
+
+def assert_same(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+add, add_among = jax.jit(ring.add), jax.jit(ring.add_among)
+sample = jax.jit(ring.sample, static_argnums=2)
+sample_among = jax.jit(ring.sample_among, static_argnums=3)
+
+
+def some_rings(test):
+    return settings(max_examples=30, deadline=None)(given(st.integers(0, 9999))(test))
+
+
+@some_rings
+def test_adding_to_some_rings_is_adding_to_each_and_to_no_other(seed):
+    random = np.random.default_rng(seed)
+    rings = random_rings(random)
+    which = random.permutation(RINGS + 2)[:3]  # those from RINGS on are past the end
+    rows, valid = random_rows(random, 3)
+    after = add_among(stacked(rings), which, rows, valid)
+    for place, one in enumerate(rings):
+        found = [i for i in range(3) if which[i] == place]
+        expected = add(one, at(rows, found[0]), valid[found[0]]) if found else one
+        assert_same(at(after, place), expected)
+
+
+@some_rings
+def test_sampling_from_some_rings_is_sampling_from_each(seed):
+    random = np.random.default_rng(seed)
+    rings = random_rings(random)
+    which, keys = random.permutation(RINGS)[:3], jax.random.split(jax.random.key(seed), 3)
+    found = sample_among(stacked(rings), which, keys, (2, 3))
+    for i, place in enumerate(which):
+        assert_same(at(found, i), sample(rings[place], keys[i], (2, 3)))
+
+
+# --- environments that reset themselves ------------------------------------------------------------------------------
+
+FORMS = ["plain", "wrapper", "NEXT_STEP", "SAME_STEP", "DISABLED"]
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_resetting_by_itself_changes_nothing(run_of, form):
+    assert run_of(form).digest == run_of("plain").digest
+
+
+@pytest.mark.parametrize("form", ["plain", "SAME_STEP"])
+def test_the_last_observation_of_an_episode_is_its_own_and_counts_if_it_was_cut_off(run_of, form):
+    arrays = arrays_of(run_of(form))
+    for trial, steps in enumerate(run_of(form).lengths.sum(axis=1)):
+        rows = {
+            name: arrays[f"state/replay/rows/{name}"][trial, :steps]
+            for name in ("observation", "next_observation", "bootstrap")
+        }
+        time, length, truncates, episode = rows["observation"].T[:4]
+        assert set(truncates) == {0, 1}
+        np.testing.assert_array_equal(rows["next_observation"][:, 0], time + 1)
+        np.testing.assert_array_equal(rows["next_observation"][:, 3], episode)
+        np.testing.assert_array_equal(rows["bootstrap"] > 0, (time + 1 < length) | (truncates == 1))
+
+
+def test_a_vector_of_two_environments_is_refused(tmp_path):
+    message = message_of(lambda: train(hosted.make_two_enders, out=tmp_path / "run"))
+    for word in ("make_two_enders", "vector environment of 2", "one environment"):
+        assert word in message
+    assert not (tmp_path / "run").exists()
+
+
+# --- ways in ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_trains_what_a_module_registers_beyond_its_registered_limit(folder):
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    words = ("--env-kwargs", "reward=2.5", "--max-episode-steps", "8", "--out", folder / "from_words")
+    outcome = run_mac("train", "hosted_environments:Tiny-v0", *words, *SHORT_WORDS, cwd=folder, env=path)
+    assert outcome.code == 0, outcome
+    run = Run.load(folder / "from_words")
+    np.testing.assert_array_equal(run.returns, [[20, 20]])
+    assert run.experiment.to_json()["environment_kwargs"] == {"reward": 2.5}
+
+
+@pytest.mark.parametrize(("given", "length"), [(None, 5), (8, 8), (3, 3)])
+def test_a_registered_time_limit_holds_unless_another_is_given(given, length):
+    spec = find_environment("hosted_environments:Tiny-v0", max_episode_steps=given)
+    assert spec.max_episode_steps == length
+    environment = spec.build()
+    environment.reset(seed=0)
+    assert [environment.step(0)[3] for _ in range(length)] == [False] * (length - 1) + [True]
+
+
+MAKERS = {
+    "lambda": lambda: hosted.Tiny(2.0),
+    "partial": functools.partial(hosted.Tiny, reward=2.0),
+    "class": hosted.Tiny,
+}
+
+
+@pytest.fixture(scope="module")
+def run_by(folder):
+    kwargs = {"class": {"reward": 2.0}}
+    return functools.cache(lambda way: short_run(folder, MAKERS[way], env_kwargs=kwargs.get(way), max_episode_steps=4))
+
+
+@pytest.mark.parametrize("way", MAKERS)
+def test_any_callable_makes_environments(run_by, way):
+    np.testing.assert_array_equal(run_by(way).returns, [[8, 8]])
+
+
+@pytest.mark.parametrize("way", ["lambda", "partial"])
+def test_what_has_no_name_resumes_only_when_it_is_given_again(run_by, way):
+    run = run_by(way)
+    for checkpoint in run.path.glob("checkpoint-*"):
+        checkpoint.unlink()
+    assert "resume(path, environment)" in message_of(lambda: resume(run.path))
+    assert resume(run.path, MAKERS[way], workers=1).digest == run.digest
+
+
+def test_a_dictionary_in_another_order_is_another_space(run_of):
+    run = run_of("dict")
+    observation, action = run.manifest.spaces
+    turned = Spaces(spaces.Dict(list(reversed(observation.spaces.items()))), action)
+    assert environment_of(run.experiment, run.manifest.spaces, hosted.make).name == "hosted_environments:make"
+    assert "spaces" in message_of(lambda: environment_of(run.experiment, turned, hosted.make))
+
+
+def test_what_has_a_name_resumes_by_it(run_by):
+    run = run_by("class")
+    for checkpoint in run.path.glob("checkpoint-*"):
+        checkpoint.unlink()
+    assert resume(run.path, workers=1).digest == run.digest
+
+
+def test_a_callable_object_is_not_taken_for_its_class():
+    spec = find_environment(hosted.MakesTiny())
+    assert spec.spaces.observation_size == hosted.SIZE
+    assert "resume(path, environment)" in message_of(lambda: find_environment(spec.name))
+
+
+REFUSED_NAMES = {
+    "CartPole-v9": ["CartPole-v9", "did you mean CartPole-v"],
+    "no_such_module:make": ["no_such_module", "module"],
+    "hosted_environments.no:make": ["hosted_environments.no", "cannot be imported"],
+    "hosted_environments:make_grph": ["hosted_environments", "no callable 'make_grph'"],
+    "hosted_environments:make_nothing": ["NoneType", "gymnasium.Env"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMES)
+def test_a_name_that_leads_nowhere_is_refused_in_one_line(tmp_path, name):
+    assert_refused(mac("train", name, "--out", tmp_path / "run"), 2, *REFUSED_NAMES[name])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_keyword_that_the_environment_does_not_take_is_refused(tmp_path):
+    words = ("--env-kwargs", "colour=red", "--out", tmp_path / "run")
+    assert_refused(mac("train", "hosted_environments:Tiny", *words), 2, "hosted_environments:Tiny", "colour")
+
+
+def test_the_compiled_engine_refuses_what_is_not_a_jax_program():
+    message = message_of(lambda: find_environment(hosted.Tiny, engine="compiled"))
+    for word in ("engine", "hosted", "hosted_environments:Tiny", "CartPole-v0"):
+        assert word in message
+
+
+def test_an_environment_that_is_made_already_is_refused():
+    message = message_of(lambda: find_environment(hosted.Tiny()))
+    for word in ("Tiny object", "a callable that makes a new environment each time"):
+        assert word in message
