@@ -55,6 +55,7 @@ def find_environment(
     engine: str = AUTO,
     kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
+    seconds: float = fleet.START_SECONDS,
 ) -> EnvironmentSpec:
     """The environment that a user means, and the engine that plays it.
 
@@ -64,6 +65,7 @@ def find_environment(
         engine: "compiled", "hosted", or "auto": compiled where there is a JAX program.
         kwargs: keyword arguments for the environment.
         max_episode_steps: a time limit in agent steps; None for the environment's own.
+        seconds: that it may take to make it.
 
     Raises:
         InputError: there is no such environment, or one that the algorithms or the engine cannot use.
@@ -81,7 +83,7 @@ def find_environment(
     if engine == "compiled":
         programs = ", ".join(COMPILED)
         raise InputError("engine", "compiled", f"hosted for {name}; compiled plays JAX programs: {programs}, a FuncEnv")
-    return _hosted(name, Factory(environment, dict(kwargs), max_episode_steps))
+    return _hosted(name, Factory(environment, dict(kwargs), max_episode_steps), max(seconds, fleet.START_SECONDS))
 
 
 def _is_functional(environment: Any) -> bool:
@@ -142,11 +144,11 @@ def is_importable(name: str) -> bool:
     return "<" not in name and not name.startswith("__main__:")
 
 
-def _hosted(name: str, factory: Factory) -> EnvironmentSpec:
+def _hosted(name: str, factory: Factory, seconds: float) -> EnvironmentSpec:
     if isinstance(factory.target, str):
         _check_name(name)
     try:
-        answer = fleet.ask(worker.describe, name, factory, seconds=fleet.START_SECONDS)[0]
+        answer = fleet.ask(worker.describe, name, factory, seconds=seconds)[0]
     except EnvironmentFault as fault:
         raise MacError(f"environment {name!r} could not be looked at: {fault}") from None
     if "refused" in answer:
@@ -196,7 +198,9 @@ def _check_name(name: str) -> None:
         raise InputError("environment", name, f"a module that can be imported; there is no {module!r} here")
 
 
-def environment_of(experiment: Experiment, spaces: Spaces, given: Any = None) -> EnvironmentSpec:
+def environment_of(
+    experiment: Experiment, spaces: Spaces, given: Any = None, seconds: float = fleet.START_SECONDS
+) -> EnvironmentSpec:
     """The environment that a run or agent is about: by its name, or the one given if the name is not enough.
 
     Raises:
@@ -212,6 +216,7 @@ def environment_of(experiment: Experiment, spaces: Spaces, given: Any = None) ->
         experiment.engine,
         experiment.environment_kwargs,
         setup.max_episode_steps,
+        seconds,
     )
     if spec.name != setup.environment:
         raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 import cloudpickle
@@ -23,8 +24,8 @@ from mean_actor_critic.environments import worker as workers
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 
-STEP_SECONDS = 60.0  # an environment may think this long about one step or reset, unless said otherwise
-START_SECONDS = 60.0  # a worker may take this long to import what it needs
+STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
+START_SECONDS = 25.0  # a worker may take this long to import what it needs
 SHARE_OF_MEMORY = 0.8  # of the machine's, that all workers together may hold before they are taken to leak
 SHOWN_LINES = 10  # of what environments print
 LONGEST_LINE = 1000  # bytes of it that are taken for a line
@@ -360,4 +361,10 @@ def _shared_file() -> IO[bytes]:
 
 
 def _machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Memory of the machine, or of the container that we are in."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        container = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # not Linux, or "max"
+        return machine
+    return min(machine, container)

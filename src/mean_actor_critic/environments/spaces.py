@@ -58,7 +58,7 @@ def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
     if not isinstance(action, spaces.Discrete):
         raise InputError("environment", name, f"a Discrete action space; this one's is {_brief(action)}")
     unsupported = _first_unsupported(observation)
-    if unsupported is not None:
+    if unsupported is not None or observation is None:
         within = "" if unsupported is observation else f" within {_brief(observation)}"
         raise InputError(
             "environment", name, f"an observation space of {SUPPORTED}; this one's is {_brief(unsupported)}{within}"

@@ -54,7 +54,7 @@ def evaluate(
     limits = WorkerLimits(workers, step_seconds).checked()
     experiment = player.experiment
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
-    spec = environment_of(experiment, agents[0].spaces, environment)
+    spec = environment_of(experiment, agents[0].spaces, environment, step_seconds)
     devices.prepare(spec.engine)
     actors = _stacked(agents)
     trials = experiment.trial_numbers()[[agent.trial for agent in agents]]

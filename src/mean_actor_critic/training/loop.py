@@ -89,7 +89,7 @@ def train(
     limits = WorkerLimits(workers, step_seconds).checked()
     if max_episode_steps is not None:
         max_episode_steps = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
-    spec = find_environment(environment, engine, env_kwargs, max_episode_steps)
+    spec = find_environment(environment, engine, env_kwargs, max_episode_steps, step_seconds)
     experiment = make_experiment(
         spec.name,
         algorithm,
@@ -131,7 +131,7 @@ def resume(
     limits = WorkerLimits(workers, step_seconds).checked()
     folder = Path(path)
     manifest = store.read_manifest(folder)
-    spec = environment_of(manifest.experiment, manifest.spaces, environment)
+    spec = environment_of(manifest.experiment, manifest.spaces, environment, step_seconds)
     changed = devices.changes(manifest.versions, spec.engine)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
