@@ -84,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     resume = command("resume", _resume, "Continue an interrupted run to its end.")
     resume.add_argument("path", metavar="RUN", help="a run folder")
+    _add_env(resume)
     _add_worker_options(resume)
     _add_checkpoint_seconds(resume)
     _add_quiet(resume)
@@ -96,12 +97,14 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    _add_env(evaluate)
     _add_worker_options(evaluate)
     evaluate.add_argument("--quiet", action="store_true", help="no progress, only the table")
 
     watch = command("watch", _watch, "Record an agent playing as a video; needs no display.")
     watch.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
     watch.add_argument("--trial", type=int, help="which trial of the run (default: 0)")
+    _add_env(watch)
     watch.add_argument("--episodes", type=int, default=1, help="one after the other (default: 1)")
     watch.add_argument("--deterministic", action="store_true", help="take the most probable actions, do not sample")
     watch.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
@@ -140,6 +143,11 @@ def _add_environment_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-episode-steps", metavar="N", type=int, help="time limit (default: the environment's own, else 1000)"
     )
+
+
+def _add_env(parser: argparse.ArgumentParser) -> None:
+    text = "the environment, if it is my_module:make_env or package:Id-v0: what a file names is not run by itself"
+    parser.add_argument("--env", metavar="ENV", help=text)
 
 
 def _add_worker_options(parser: argparse.ArgumentParser) -> None:
@@ -237,6 +245,7 @@ def _resume(options: argparse.Namespace) -> None:
             show = watch(str(options.path))
             run = resume(
                 options.path,
+                options.env,
                 workers=options.workers,
                 step_seconds=options.step_seconds,
                 checkpoint_seconds=options.checkpoint_seconds,
@@ -277,6 +286,7 @@ def _evaluate(options: argparse.Namespace) -> None:
                 options.episodes,
                 deterministic=deterministic,
                 seed=options.seed,
+                environment=options.env,
                 workers=options.workers,
                 step_seconds=options.step_seconds,
                 on_progress=watch(name),
@@ -291,7 +301,14 @@ def _watch(options: argparse.Namespace) -> None:
 
     player = _load_player(options.player, options.trial)
     agent = player.agent(0) if _is_run(player) else player
-    video = watch(agent, options.out, options.episodes, deterministic=options.deterministic, seed=options.seed)
+    video = watch(
+        agent,
+        options.out,
+        options.episodes,
+        deterministic=options.deterministic,
+        seed=options.seed,
+        environment=options.env,
+    )
     each = f" ({', '.join(f'{value:.1f}' for value in video.returns)})" if len(video.returns) > 1 else ""
     what = f"{len(video.returns)} episodes, mean return" if each else "return"
     mean = sum(video.returns) / len(video.returns)

@@ -6,6 +6,7 @@ The fields below are the only place where a setting's default, meaning and limit
 import dataclasses
 import difflib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
@@ -38,6 +39,7 @@ OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
 TRIALS = (1, 100_000)
 EPISODES = (1, 10_000_000)
 EPISODES_IN_ALL = 10**8  # 800 MB of curves
+DEEPEST_KWARGS = 20  # lists and dictionaries within each other
 MAX_EPISODE_STEPS = (1, 1_000_000)
 FIRST_TRIALS = (0, 10**9)
 SEEDS = (0, 2**31 - 1)
@@ -289,7 +291,7 @@ def make_experiment(
         checked[name] = _checked(name, given, trials)
     hyper = Hyper(**{name: checked.pop(name) for name in _HYPER_NAMES if name in checked})
     setup = Setup(environment, algorithm, **checked)
-    kwargs = checked_kwargs(environment_kwargs or {})
+    kwargs = checked_kwargs({} if environment_kwargs is None else environment_kwargs)
     return Experiment(setup, hyper, trials, episodes, seed, first_trial, engine, kwargs)
 
 
@@ -299,14 +301,19 @@ def checked_kwargs(kwargs: Any) -> dict[str, Any]:
     Raises:
         InputError: they are not plain values by name.
     """
-    allowed = "numbers, words, true or false, null, and lists and dictionaries of these, by name"
-    try:
-        plain = json.loads(json.dumps(kwargs, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise InputError("env_kwargs", kwargs, allowed) from None
-    if plain != kwargs or not isinstance(plain, dict) or not all(isinstance(name, str) for name in kwargs):
-        raise InputError("env_kwargs", kwargs, allowed)
-    return plain
+    if not isinstance(kwargs, dict) or not _is_plain(kwargs):
+        allowed = "numbers, words, true or false, null, and lists and dictionaries of these, by name"
+        raise InputError("env_kwargs", "what was given", allowed)
+    return kwargs
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether JSON gives `value` back as it is. Not deeper than anybody needs, so that nothing runs out of stack."""
+    if isinstance(value, list | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        named = isinstance(value, list) or all(isinstance(name, str) for name in value)
+        return depth < DEEPEST_KWARGS and named and all(_is_plain(part, depth + 1) for part in parts)
+    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
@@ -357,7 +364,8 @@ def experiment_from_json(document: Any) -> Experiment:
     if not isinstance(document, dict) or set(document) != set(names):
         raise InputError("experiment", "its fields", ", ".join(names))
     environment, settings = document["environment"], document["settings"]
-    if not isinstance(environment, str) or not isinstance(settings, dict):
+    named = isinstance(settings, dict) and isinstance(document["environment_kwargs"], dict)
+    if not isinstance(environment, str) or not named:
         raise InputError("experiment", "environment or settings", "a name, and settings by name")
     return make_experiment(
         environment,

@@ -214,8 +214,11 @@ def read_manifest(path: Path) -> Manifest:
     if not isinstance(document, dict) or document.get("format") != RUN_FORMAT:
         raise damaged
     digest = document.pop("sha256", None)
-    if digest != _digest_of_document(document):
-        raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
+    try:
+        if digest != _digest_of_document(document):
+            raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
+    except RecursionError:
+        raise damaged from None
     if set(document) != {"format", "experiment", "spaces", "width", "created", "versions"}:
         raise damaged
     width, created, versions = (document[key] for key in ("width", "created", "versions"))

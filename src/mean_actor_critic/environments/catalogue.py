@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import importlib.util
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -139,6 +140,14 @@ def _name_of(environment: Any) -> str:
     return f"{where}:{what}"
 
 
+def resume_words(environment: EnvironmentSpec) -> str | None:
+    """What `mac resume` needs besides the run folder to find the environment; None if only Python can give it."""
+    if environment.name in COMPILED or (environment.engine == "hosted" and ":" not in environment.name):
+        return ""
+    named = environment.engine == "hosted" and is_importable(environment.name)
+    return f" --env {shlex.quote(environment.name)}" if named else None
+
+
 def is_importable(name: str) -> bool:
     """Whether another process can find the environment by its name alone."""
     return "<" not in name and not name.startswith("__main__:")
@@ -211,6 +220,10 @@ def environment_of(
         raise InputError(
             "environment", setup.environment, "one that is given: only you have this functional environment"
         )
+    if given is None and ":" in setup.environment:
+        allowed = "one that you give yourself, because no file may say which program runs here"
+        how = f": --env {shlex.quote(setup.environment)}" if is_importable(setup.environment) else ", from Python"
+        raise InputError("environment", setup.environment, allowed + how)
     spec = find_environment(
         setup.environment if given is None else given,
         experiment.engine,

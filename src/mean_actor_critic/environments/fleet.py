@@ -23,6 +23,7 @@ from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments import worker as workers
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
+from mean_actor_critic.experiment import require_whole
 
 STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
 START_SECONDS = 25.0  # a worker may take this long to import what it needs
@@ -57,10 +58,11 @@ class WorkerLimits(NamedTuple):
 
     def checked(self) -> Self:
         """These limits, or an InputError."""
-        if self.workers is not None and not 1 <= self.workers <= 1024:
-            raise InputError("workers", self.workers, "a whole number from 1 to 1024")
-        if not 0 < self.step_seconds < float("inf"):
-            raise InputError("step_seconds", self.step_seconds, "a number of seconds above 0")
+        if self.workers is not None:
+            require_whole("workers", self.workers, 1, 1024)
+        seconds = self.step_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            raise InputError("step_seconds", seconds, "a number of seconds above 0")
         return self
 
 

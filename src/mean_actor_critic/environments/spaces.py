@@ -5,7 +5,6 @@ Tuple one after the other. Written for batches too, because agents meet both sin
 environments.
 """
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from mean_actor_critic.errors import InputError
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
+_NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)))
 DEEPEST = 20  # Dicts and Tuples within each other
 
 Array = np.ndarray[Any, Any]
@@ -181,6 +181,9 @@ def spaces_from_json(document: Any) -> Spaces:
         InputError: the description is not one of supported spaces.
     """
     try:
+        # before anything of that size is made
+        if _described_size(document["observation"]) > LARGEST_OBSERVATION:
+            raise ValueError("too large")
         found = Spaces(_from_json(document["observation"]), _from_json(document["action"]))
         if set(document) != {"observation", "action"}:
             raise ValueError("other fields")
@@ -191,28 +194,33 @@ def spaces_from_json(document: Any) -> Spaces:
         ) from None
 
 
-def _from_json(document: Any, depth: int = 0) -> "gymnasium.Space[Any]":
+def _described_size(document: Any, depth: int = 0) -> int:
+    """Numbers in a flattened value of the described space."""
     if depth > DEEPEST:
         raise ValueError("too deep")
     kind = document["kind"]
-    below = functools.partial(_from_json, depth=depth + 1)
+    if kind in ("Dict", "Tuple"):
+        parts = document["parts"].values() if kind == "Dict" else document["parts"]
+        return sum(_described_size(part, depth + 1) for part in parts)
+    if kind == "Discrete":
+        return int(document["n"])
+    return int(np.sum(document["n"])) if kind == "MultiDiscrete" else math.prod(map(int, document["shape"]))
+
+
+def _from_json(document: Any) -> "gymnasium.Space[Any]":
+    kind = document["kind"]
     if kind == "Dict":
-        return spaces.Dict([(str(key), below(part)) for key, part in document["parts"].items()])
+        return spaces.Dict([(str(key), _from_json(part)) for key, part in document["parts"].items()])
     if kind == "Tuple":
-        return spaces.Tuple([below(part) for part in document["parts"]])
+        return spaces.Tuple([_from_json(part) for part in document["parts"]])
     if kind == "Discrete":
         return spaces.Discrete(document["n"], start=document["start"])
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(np.asarray(document["n"]), start=np.asarray(document["start"]))
     shape = tuple(document["shape"])
-    if math.prod(shape) > LARGEST_OBSERVATION:  # before anything of that size is made
-        raise ValueError("too large")
     if kind == "MultiBinary":
         return spaces.MultiBinary(shape)
-    if kind != "Box":
+    if kind != "Box" or document["dtype"] not in _NUMBERS:
         raise ValueError("unknown kind")
-    dtype = np.dtype(document["dtype"])
-    if dtype.kind not in "fiub":
-        raise ValueError("not numbers")
-    bound = 0 if dtype.kind in "iub" else np.inf
-    return spaces.Box(-bound if dtype.kind == "f" else 0, bound if dtype.kind == "f" else 1, shape, dtype.type)
+    low, high = (-np.inf, np.inf) if document["dtype"].startswith("float") else (0, 1)
+    return spaces.Box(low, high, shape, np.dtype(document["dtype"]).type)

@@ -204,11 +204,12 @@ class _Lane:
     def _write(self, value: Any) -> None:
         """Put an observation on the board. Whether it is finite is seen when the turn is over."""
         observation = value
-        if (
-            type(observation) is not np.ndarray
-            or observation.dtype != np.float32
-            or observation.shape != self.row_shape
-        ):
+        if not (
+            self.is_flat
+            and type(observation) is np.ndarray
+            and observation.dtype == np.float32
+            and observation.shape == self.row_shape
+        ):  # else there is nothing to flatten
             try:
                 observation = flatten(self.spaces.observation, value)
             except FormError as fault:

@@ -16,11 +16,10 @@ import jax
 from mean_actor_critic import store
 from mean_actor_critic.environments.catalogue import (
     AUTO,
-    COMPILED,
     EnvironmentSpec,
     environment_of,
     find_environment,
-    is_importable,
+    resume_words,
 )
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
@@ -148,12 +147,8 @@ def _carry_on(
     on_start: OnStart | None = None,
 ) -> Run:
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
-    by_name = environment.engine == "hosted" or environment.name in COMPILED
-    command = (
-        f"mac resume {shlex.quote(str(path))}"
-        if by_name and is_importable(environment.name)
-        else f"resume({str(path)!r}, environment)"
-    )
+    words = resume_words(environment)
+    command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
     advice = f"continue with: {command}"
     study: Study | None = None
     with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
