@@ -177,7 +177,7 @@ BAD_INPUT = {
     ),
     "a keyword argument without a value": ((*TRAIN, "--env-kwargs", "gravity"), ("--env-kwargs", "'gravity'", "name=")),
     "a keyword argument that is no name": ((*TRAIN, "--env-kwargs", "a-b=1"), ("--env-kwargs", "'a-b=1'", "name=")),
-    "a keyword argument that is not a number": ((*TRAIN, "--env-kwargs", "gravity=NaN"), ("env_kwargs", "nan")),
+    "a keyword argument that is not a number": ((*TRAIN, "--env-kwargs", "gravity=NaN"), ("env_kwargs", "numbers")),
     "a keyword argument that the environment does not take": (
         (*TRAIN, "--env-kwargs", "colour=1"),
         ("environment", "'CartPole-v0'", "colour"),

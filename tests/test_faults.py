@@ -89,7 +89,7 @@ def fault_of(path, **kwargs):
     line = str(caught.value)
     helpers.assert_one_line(line)
     fault, advice = line.split("; whole episodes are kept; ")
-    assert advice == f"continue with: mac resume {path}"
+    assert advice == f"continue with: mac resume {path} --env faulty:make"
     return fault
 
 
@@ -242,7 +242,7 @@ CANNOT_BE_MADE = {
 def test_an_environment_that_cannot_be_made_is_refused_before_anything_is_written(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(fleet, "START_SECONDS", 5.0)
     with helpers.at_most(30), pytest.raises(MacError, match=CANNOT_BE_MADE[fault]) as caught:
-        train(tmp_path / "run", fault=fault)
+        train(tmp_path / "run", fault=fault, step_seconds=5.0)
     helpers.assert_one_line(str(caught.value))
     assert "faulty:make" in str(caught.value)
     assert caught.value.exit_code == 2
@@ -253,7 +253,7 @@ def test_evaluation_meets_faults_in_the_same_way(tmp_path):
     seed = reset_seed(0, TRIAL, EPISODE - 1, evaluation=True)
     run = train(tmp_path / "run", fault="NaN reward", at_seed=seed)
     with helpers.at_most(30), pytest.raises(EnvironmentFault) as caught:
-        mac.evaluate(run, 6, workers=2)
+        mac.evaluate(run, 6, environment="faulty:make", workers=2)
     assert str(caught.value) == PLACE + "step 2: reward is float nan, not a finite number in float32"
     assert workers_of(os.getpid()) == []
 
@@ -264,7 +264,7 @@ def test_evaluation_meets_faults_in_the_same_way(tmp_path):
 @pytest.mark.parametrize("fault", ["raise in step", "kill in step", "hang in step", "NaN observation"])
 def test_a_run_whose_environment_has_been_mended_goes_on_to_the_same_bits(tmp_path, healthy, fault):
     fault_of(tmp_path / "run", fault=fault, once=str(tmp_path / "happened"), step_seconds=1.0)
-    assert mac.resume(tmp_path / "run", workers=2).digest == healthy.digest
+    assert mac.resume(tmp_path / "run", "faulty:make", workers=2).digest == healthy.digest
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -302,7 +302,7 @@ def test_the_command_line_ends_with_the_one_line(tmp_path):
     outcome = mac_train(tmp_path / "run", "--step-seconds", "1", fault="hang in step", **HERE)
     assert outcome.code == 1
     assert outcome.out == ""
-    kept = f"whole episodes are kept; continue with: mac resume {tmp_path}/run"
+    kept = f"whole episodes are kept; continue with: mac resume {tmp_path}/run --env faulty:make"
     assert outcome.err.splitlines()[-1] == f"mac: {PLACE}step 2: step() took more than 1 s; {kept}"
     assert "Traceback" not in outcome.err
 

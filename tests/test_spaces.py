@@ -568,11 +568,13 @@ def test_a_dictionary_in_another_order_is_another_space(run_of):
     assert "spaces" in message_of(lambda: environment_of(run.experiment, turned, hosted.make))
 
 
-def test_what_has_a_name_resumes_by_it(run_by):
+def test_what_has_a_name_resumes_by_it_if_its_user_says_so(run_by):
     run = run_by("class")
     for checkpoint in run.path.glob("checkpoint-*"):
         checkpoint.unlink()
-    assert resume(run.path, workers=1).digest == run.digest
+    name = run.experiment.setup.environment
+    assert f"--env {name}" in message_of(lambda: resume(run.path))  # what a file names is not run by itself
+    assert resume(run.path, name, workers=1).digest == run.digest
 
 
 def test_a_callable_object_is_not_taken_for_its_class():

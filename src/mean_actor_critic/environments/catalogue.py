@@ -222,7 +222,11 @@ def environment_of(
         )
     if given is None and ":" in setup.environment:
         allowed = "one that you give yourself, because no file may say which program runs here"
-        how = f": --env {shlex.quote(setup.environment)}" if is_importable(setup.environment) else ", from Python"
+        how = (
+            f": --env {shlex.quote(setup.environment)}"
+            if is_importable(setup.environment)
+            else ": resume(path, environment)"
+        )
         raise InputError("environment", setup.environment, allowed + how)
     spec = find_environment(
         setup.environment if given is None else given,
