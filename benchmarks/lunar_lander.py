@@ -21,7 +21,7 @@ from mean_actor_critic.presets import LUNAR_LANDER
 
 REPEATS = 3
 STUDY = {"trials": 100, "workers": 2}
-EPISODES = 60  # of every trial, before anything is timed: the first are short, most of a training's are not
+EPISODES = 120  # of every trial, before anything is timed: the first are short, most of a training's are not
 EPISODES_AFTER_LOADING = 2
 SECONDS = 20.0  # timed, of training
 RAW_SECONDS = 10.0  # timed, of stepping without learning

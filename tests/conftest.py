@@ -2,8 +2,12 @@
 
 import os
 
-# before anything imports JAX: tests show what users get, two devices on a machine of two cores
 os.environ.setdefault("NO_COLOR", "1")
+
+from mean_actor_critic.training import devices
+
+# before any test module uses JAX: tests show what users get, two devices on a machine of two cores
+devices.prepare()
 
 
 def pytest_addoption(parser):

@@ -274,6 +274,11 @@ def test_observations_of_another_shape_are_refused_with_both_shapes(agent, shape
     assert f"it has shape {shape}, not (4,)" in str(caught.value)
 
 
+@pytest.mark.parametrize("observation", [None, "north", {}, [0, 0, 0, "north"], [0, 0, [0, 0], 0]], ids=repr)
+def test_what_is_no_observation_is_refused_in_one_line(agent, observation):
+    assert "observation: " in message_of(lambda: agent.predict(observation))
+
+
 def test_huge_observations_still_give_probabilities(agent):
     probabilities = agent.action_probabilities(np.full(4, 1e30))
     assert np.all(np.isfinite(probabilities))

@@ -327,9 +327,10 @@ def test_nesting_of_any_depth_is_refused_in_one_line(files):
             files.manifest.write_bytes(_whole("manifest"))
 
 
-def test_spaces_of_more_than_fits_into_memory_are_refused_before_they_are_made(files):
+@pytest.mark.parametrize("last", [[], [{"kind": "Discrete", "n": -(10**9), "start": 0}]], ids=["", "less than none"])
+def test_spaces_of_more_than_fits_into_memory_are_refused_before_they_are_made(files, last):
     large = {"kind": "Box", "shape": [1_000_000], "dtype": "float64"}
-    observation = {"kind": "Tuple", "parts": [large] * 100}
+    observation = {"kind": "Tuple", "parts": [large] * 100 + last}
     forge_manifest(files, lambda document: document["spaces"].update(observation=observation))
     script = """
 import resource, sys

@@ -115,7 +115,10 @@ def flatten(space: Any, value: Any) -> Array:
             raise FormError(f"is {type(value).__name__}, not a tuple of {len(space.spaces)}")
         parts = enumerate(zip(space, value, strict=True))
         return _joined([_flatten_part(part, item, f"[{i}]") for i, (part, item) in parts])
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        raise FormError("is not an array of numbers") from None
     # float64 for a float32 Box is common and harmless; floats for choices, or objects for numbers, are neither
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise FormError(f"has dtype {array.dtype}, not {space.dtype}")
@@ -202,9 +205,15 @@ def _described_size(document: Any, depth: int = 0) -> int:
     if kind in ("Dict", "Tuple"):
         parts = document["parts"].values() if kind == "Dict" else document["parts"]
         return sum(_described_size(part, depth + 1) for part in parts)
-    if kind == "Discrete":
-        return int(document["n"])
-    return int(np.sum(document["n"])) if kind == "MultiDiscrete" else math.prod(map(int, document["shape"]))
+    if kind in ("Discrete", "MultiDiscrete"):
+        sizes = np.ravel(document["n"]).tolist()
+        total = sum(sizes)
+    else:
+        sizes = document["shape"]
+        total = math.prod(sizes)
+    if any(size < 0 for size in sizes):
+        raise ValueError("less than none")
+    return int(total)
 
 
 def _from_json(document: Any) -> "gymnasium.Space[Any]":
