@@ -26,12 +26,17 @@ CART_POLE: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# From `scripts/search_lunar_lander.py`.
+# From `scripts/search_lunar_lander.py`: each algorithm's best point so far; see decision 9 for what that is worth.
 _EXPECTED_SARSA = {
     "hidden": (64,), "activation": "tanh", "critic_target": "expected_sarsa",
     "minibatches": 100, "batch_size": 64, "replay_capacity": 20_000,
 }  # fmt: skip
 LUNAR_LANDER: dict[str, dict[str, Any]] = {
+    "reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.01, "discount": 0.999},
+    "advantage_reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.005, "discount": 0.99},
+    "actor_critic": {
+        **_EXPECTED_SARSA, "critic_target": "monte_carlo", "actor_lr": 0.005, "critic_lr": 0.005, "discount": 0.99,
+    },
     "advantage_actor_critic": {
         **_EXPECTED_SARSA, "activation": "relu", "actor_lr": 0.005, "critic_lr": 0.005, "discount": 0.99,
     },

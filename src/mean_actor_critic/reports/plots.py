@@ -20,6 +20,8 @@ COLOURS = {
     "reinforce": "#7F7F7F",
 }
 
+MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
+
 
 def require_matplotlib() -> None:
     """Raise a MacError that names the extra, unless figures can be drawn. Ask before long work, not after it."""
@@ -39,9 +41,12 @@ def learning_curves(returns: Mapping[str, np.ndarray[Any, Any]], title: str, fil
         ends = []
         for algorithm, curves in returns.items():
             trials, episodes = curves.shape
-            mean = np.mean(curves, axis=0)
-            half_width = 1.96 * np.std(curves, axis=0, ddof=1) / np.sqrt(trials) if trials > 1 else np.zeros(episodes)
-            episode = np.arange(1, episodes + 1)
+            together = -(-episodes // MOST_POINTS)  # episodes in a point
+            points = episodes // together
+            averaged = curves[:, : points * together].reshape(trials, points, together).mean(axis=2)
+            mean = np.mean(averaged, axis=0)
+            half_width = 1.96 * np.std(averaged, axis=0, ddof=1) / np.sqrt(trials) if trials > 1 else np.zeros(points)
+            episode = np.arange(points) * together + (together + 1) / 2
             colour = COLOURS.get(algorithm)
             width = 2.2 if algorithm == "mac" else 1.4
             axes.plot(episode, mean, color=colour, linewidth=width, label=ALGORITHMS[algorithm].title)
@@ -51,8 +56,11 @@ def learning_curves(returns: Mapping[str, np.ndarray[Any, Any]], title: str, fil
         order = np.argsort(ends)[::-1]  # the legend reads in the order of the lines' ends
         axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
                     bbox_to_anchor=(1.0, 0.5))  # fmt: skip
-        axes.set(xlabel="Episode", ylabel="Return", title=title)
-        axes.set_xlim(1, max(curves.shape[1] for curves in returns.values()))
+        longest = max(curves.shape[1] for curves in returns.values())
+        together = -(-longest // MOST_POINTS)
+        label = "Episode" if together == 1 else f"Episode (means of {together})"
+        axes.set(xlabel=label, ylabel="Return", title=title)
+        axes.set_xlim(1, longest)
         axes.grid(alpha=0.25)
         with disk_faults(file, "write the figure"):
             figure.savefig(file)
