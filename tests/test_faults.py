@@ -116,7 +116,7 @@ IN_RESET = {
 ODD_ANSWERS = {
     "observation in a batch": r"observation has shape \(1, 3\), not \(3,\)",
     "two observations": r"observation has shape \(2, 3\), not \(3,\)",
-    "ragged observation": "observation .*inhomogeneous.*",
+    "ragged observation": "observation is not an array of numbers",
     "observation of objects": "observation has dtype object, not float32",
     "no observation": "observation has dtype object, not float32",
     "unspeakable observation": "observation .*no words",
