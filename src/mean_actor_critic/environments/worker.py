@@ -331,7 +331,3 @@ def _exactly(descriptor: int, count: int) -> bytes:
             os._exit(1)
         parts += part
     return parts
-
-
-if __name__ == "__main__":
-    main()

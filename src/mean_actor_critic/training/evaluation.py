@@ -17,7 +17,7 @@ from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import compiled, devices, hosted
-from mean_actor_critic.training.randomness import action_draws, evaluation_keys
+from mean_actor_critic.training.randomness import evaluation_keys
 from mean_actor_critic.types import Actor, Normalizer
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
@@ -129,7 +129,7 @@ def _play_hosted(
     returns = np.full((len(trials), episodes), np.nan, np.float32)
     to_play = [(agent, episode) for episode in range(episodes) for agent in range(len(trials))][::-1]
     lanes = min(LANES, len(to_play))
-    draw = _drawer(setup.max_episode_steps)
+    draw = hosted.drawing_program(setup.max_episode_steps, evaluation_keys)
     playing: dict[int, tuple[int, int]] = {}
     troupe = hosted.Troupe(
         setup, spec, jax.tree.map(lambda x: x[np.arange(lanes) % len(trials)], actors), limits, greedy
@@ -140,7 +140,7 @@ def _play_hosted(
         number = int(trials[agent])
         if len(trials) > 1:
             troupe.replace(np.array([lane]), jax.tree.map(lambda x: x[[agent]], actors))
-        draws = np.asarray(draw(np.uint32(seed), np.int32(number), np.int32(episode)))
+        draws = np.asarray(draw(np.uint32(seed), np.array([number], np.int32), np.array([episode], np.int32)))[0]
         troupe.begin(lane, number, episode, reset_seed(seed, number, episode, evaluation=True), draws)
 
     try:
@@ -155,9 +155,3 @@ def _play_hosted(
     finally:
         troupe.close()
     return returns
-
-
-@functools.cache
-def _drawer(steps: int) -> Any:
-    """Compiled `(seed [], trial [], episode []) -> draws [steps]`."""
-    return jax.jit(lambda seed, trial, episode: action_draws(evaluation_keys(seed, trial, episode), steps))

@@ -24,7 +24,7 @@ from mean_actor_critic.environments.fleet import Fleet, WorkerLimits
 from mean_actor_critic.experiment import Hyper, Setup
 from mean_actor_critic.learners import episodic
 from mean_actor_critic.networks import inverse_cdf
-from mean_actor_critic.training.randomness import action_draws, training_keys
+from mean_actor_critic.training.randomness import EpisodeKeys, action_draws, training_keys
 from mean_actor_critic.types import Actor, EpisodeMetrics, LearnerState, Trajectory
 
 WIDEST_LESSON = 8  # trials that learn in one call: more wait longer for each other and gain little
@@ -91,11 +91,11 @@ def learning_program(setup: Setup) -> Callable[..., Lesson]:
 
 
 @functools.cache
-def drawing_program(steps: int) -> Callable[..., Array]:
-    """Compiled `(seed [], trial [lane], episode [lane]) -> draws [lane, steps]` for episodes of training."""
+def drawing_program(steps: int, keys_of: Callable[..., EpisodeKeys] = training_keys) -> Callable[..., Array]:
+    """Compiled `(seed [], trial [lane], episode [lane]) -> draws [lane, steps]`; `keys_of` tells training from play."""
 
     def draw(seed: Array, trial: Array, episode: Array) -> Array:
-        keys = jax.vmap(functools.partial(training_keys, seed))(trial, episode)
+        keys = jax.vmap(functools.partial(keys_of, seed))(trial, episode)
         return jax.vmap(lambda keys: action_draws(keys, steps))(keys)
 
     return jax.jit(draw)
