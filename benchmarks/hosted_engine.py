@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Measurement
-from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.environments.fleet import WorkerLimits
 from mean_actor_critic.experiment import make_experiment
@@ -41,17 +40,6 @@ def open_study(settings: dict[str, Any], trials: int, workers: int, saved: Array
     return HostedStudy(experiment, environment, width, saved, WorkerLimits(workers))
 
 
-def steps_taken(study: HostedStudy) -> int:
-    """Agent steps so far, those of unfinished episodes included.
-
-    An episode is in the curves from when it has been learned from. The board still shows it until its lane is reset.
-    """
-    troupe: Any = study._troupe
-    to_count = troupe.board.command != boards.RESET
-    to_count[list(troupe._to_begin)] = False
-    return int(study.curves.lengths.sum() + troupe.board.time[to_count].sum())
-
-
 def play_on(study: HostedStudy, episodes: int) -> None:
     """Train until every trial has played so many more episodes."""
     goal = study.curves.played + episodes
@@ -67,7 +55,7 @@ def prepare(settings: dict[str, Any], trials: int, workers: int, episodes: int, 
         play_on(study, episodes)
         seconds = time.perf_counter() - started
         np.savez(file, **study.arrays())
-        return {"steps": steps_taken(study), "seconds": seconds, "episodes": study.episodes_done}
+        return {"steps": study.steps_taken, "seconds": seconds, "episodes": study.episodes_done}
     finally:
         study.close()
 
@@ -82,12 +70,12 @@ def train(settings: dict[str, Any], trials: int, workers: int, file: str, episod
     study = open_study(settings, trials, workers, saved)
     try:
         play_on(study, episodes)
-        steps, played, finished = steps_taken(study), study.episodes_done, int(study.curves.lengths.sum())
+        steps, played, finished = study.steps_taken, study.episodes_done, int(study.curves.lengths.sum())
         started = time.perf_counter()
         while time.perf_counter() < started + seconds:
             study.advance()
         elapsed = time.perf_counter() - started
         length = (int(study.curves.lengths.sum()) - finished) / max(1, study.episodes_done - played)
-        return {"steps": steps_taken(study) - steps, "seconds": elapsed, "episode_length": length}
+        return {"steps": study.steps_taken - steps, "seconds": elapsed, "episode_length": length}
     finally:
         study.close()

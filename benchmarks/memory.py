@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks import stepping
 from benchmarks.harness import in_new_process, log, table
-from benchmarks.hosted_engine import ENVIRONMENT, RELEASED, open_study, steps_taken
+from benchmarks.hosted_engine import ENVIRONMENT, RELEASED, open_study
 
 STUDY = {"trials": 20, "workers": 2}
 WARM_UP_STEPS = 200_000
@@ -30,11 +30,11 @@ def sample_training(trials: int, workers: int, warm_up: int, steps: int, between
     study = open_study(RELEASED, trials, workers)
     try:
         for goal in range(between, warm_up + steps + 1, between):
-            while (taken := steps_taken(study)) < goal:
+            while (taken := study.steps_taken) < goal:
                 study.advance()
             study.arrays()  # as for a checkpoint, so that what that leaves behind shows
             if goal >= warm_up:
-                of_workers = sum(map(resident_megabytes, study._troupe.fleet.process_ids))
+                of_workers = sum(map(resident_megabytes, study.process_ids))
                 _append(samples, taken, study.episodes_done, resident_megabytes("self"), of_workers)
     finally:
         study.close()

@@ -131,7 +131,7 @@ def forge_manifest(files: Files, change: Callable[[dict[str, Any]], object]) -> 
     document = json.loads(files.manifest.read_bytes())
     del document["sha256"]
     change(document)
-    document["sha256"] = store._digest_of_document(document)
+    document["sha256"] = store.digest_of_document(document)
     files.manifest.write_text(json.dumps(document))
 
 

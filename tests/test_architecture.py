@@ -23,8 +23,8 @@ LAYERS = (
     {"learners"},
     {"environments"},
     {"store"},
-    {"agent"},
-    {"run"},
+    {"agent", "grid"},
+    {"run", "sweep"},
     {"progress"},
     {"presets"},
     {"training", "watching"},
@@ -44,7 +44,7 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "experiment", "store", "agent", "run", "progress", "presets", "cli", "watching",
+WITHOUT_JAX = ("errors", "networks", "experiment", "store", "agent", "run", "grid", "sweep", "progress", "presets", "cli", "watching",
                "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip

@@ -36,6 +36,7 @@ ALGORITHMS = {
 }
 ENGINES = ("compiled", "hosted")
 OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
+ANY = "any"  # an activation or optimiser that is not fixed when a program is compiled, but told when it runs
 TRIALS = (1, 100_000)
 EPISODES = (1, 10_000_000)
 EPISODES_IN_ALL = 10**8  # 800 MB of curves
@@ -139,6 +140,10 @@ class Setup:
         """Whether the algorithm learns action values."""
         return "critic" in ALGORITHMS[self.algorithm].parts
 
+    def generalised(self) -> "Setup":
+        """The same with ANY activation and optimiser: what settings have in common that can share one program."""
+        return dataclasses.replace(self, activation=ANY, optimizer=ANY)
+
 
 @dataclasses.dataclass(frozen=True)
 class Hyper:
@@ -163,7 +168,7 @@ SETTINGS: dict[str, Setting] = {
     for field in dataclasses.fields(kind)
     if "limits" in field.metadata
 }
-_HYPER_NAMES = tuple(field.name for field in dataclasses.fields(Hyper))
+HYPER_NAMES = tuple(field.name for field in dataclasses.fields(Hyper))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +193,7 @@ class Experiment:
         return Hyper(
             **{
                 name: np.broadcast_to(np.asarray(getattr(self.hyper, name), np.float32), (self.trials,))
-                for name in _HYPER_NAMES
+                for name in HYPER_NAMES
             }
         )
 
@@ -289,7 +294,7 @@ def make_experiment(
         if name not in applicable:
             raise InputError(name, given, f"nothing with {algorithm}, which has no {SETTINGS[name].limits.role}")
         checked[name] = _checked(name, given, trials)
-    hyper = Hyper(**{name: checked.pop(name) for name in _HYPER_NAMES if name in checked})
+    hyper = Hyper(**{name: checked.pop(name) for name in HYPER_NAMES if name in checked})
     setup = Setup(environment, algorithm, **checked)
     kwargs = checked_kwargs({} if environment_kwargs is None else environment_kwargs)
     return Experiment(setup, hyper, trials, episodes, seed, first_trial, engine, kwargs)
@@ -346,7 +351,7 @@ def _checked(name: str, given: Any, trials: int) -> Any:
     limits = SETTINGS[name].limits
     if not limits.valid(value):
         raise InputError(name, given, limits.allowed)
-    if name in _HYPER_NAMES and isinstance(value, tuple) and len(value) != trials:
+    if name in HYPER_NAMES and isinstance(value, tuple) and len(value) != trials:
         raise InputError(name, given, f"one number, or one for each of the {trials} trials")
     return value
 

@@ -36,18 +36,26 @@ def _tanh(x: Any) -> Any:
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": _relu, "leaky_relu": _leaky_relu, "tanh": _tanh}
 
 
-def mlp(network: Network, x: Any, activation: str, dense: Callable[[Any, Any], Any] = operator.matmul) -> Any:
+def _activate(x: Any, activation: Any) -> Any:
+    if isinstance(activation, str):
+        return ACTIVATIONS[activation](x)
+    import jax  # which whoever traces a number has loaded
+
+    return jax.lax.switch(activation, tuple(ACTIVATIONS.values()), x)
+
+
+def mlp(network: Network, x: Any, activation: Any, dense: Callable[[Any, Any], Any] = operator.matmul) -> Any:
     """Outputs [..., outputs] for inputs [..., inputs]; the last layer is linear.
 
     Args:
         network: the layers, first to last.
         x: a NumPy or JAX array.
-        activation: a name in `ACTIVATIONS`.
+        activation: a name in `ACTIVATIONS`, or a traced place among them.
         dense: the matrix product; `kernels.dense` is the fast one for training.
     """
     *hidden, last = network
     for layer in hidden:
-        x = ACTIVATIONS[activation](dense(x, layer.weight) + layer.bias)
+        x = _activate(dense(x, layer.weight) + layer.bias, activation)
     return dense(x, last.weight) + last.bias
 
 

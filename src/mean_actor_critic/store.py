@@ -151,8 +151,8 @@ def digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
 # --- manifest --------------------------------------------------------------------------------------------------------
 
 
-def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, versions: Mapping[str, str]) -> Manifest:
-    """Make the folder of a new run, or fill an empty one.
+def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
+    """Make a new folder, or take an empty one, and put a JSON `document` with its own checksum into it.
 
     Raises:
         InputError: the folder is in use.
@@ -169,6 +169,51 @@ def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, v
             raise InputError("out", str(path), "a folder that can be written")
     except OSError as fault:
         raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    checked = {**document, "sha256": digest_of_document(document)}
+    try:
+        with sole_writer(path):  # of two that found the folder empty, one
+            if (path / name).exists():
+                raise _in_use(path)
+            write_whole(path / name, json.dumps(checked, indent=2).encode())
+    except DiskError:
+        if not existed:
+            (path / "lock").unlink(missing_ok=True)
+            path.rmdir()
+        raise
+
+
+def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[str, Any], str]:
+    """The JSON that `create_folder` wrote, with these `names` beside its format, and its checksum.
+
+    Raises:
+        DamagedFileError: it is not what was written.
+    """
+    kind = format_name.split()[1]  # "mean_actor_critic run 2"
+    damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a {kind}")
+    try:
+        document = json.loads(read_whole(file, LARGEST_JSON))
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if not isinstance(document, dict) or document.get("format") != format_name:
+        raise damaged
+    digest = document.pop("sha256", None)
+    try:
+        if digest != digest_of_document(document):
+            raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
+    except RecursionError:
+        raise damaged from None
+    if set(document) != {"format", *names}:
+        raise damaged
+    return document, digest
+
+
+def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, versions: Mapping[str, str]) -> Manifest:
+    """Make the folder of a new run, or fill an empty one.
+
+    Raises:
+        InputError: the folder is in use.
+        DiskError: the folder cannot be written.
+    """
     document = {
         "format": RUN_FORMAT,
         "experiment": experiment.to_json(),
@@ -177,17 +222,7 @@ def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, v
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": dict(versions),
     }
-    document["sha256"] = _digest_of_document(document)
-    try:
-        with sole_writer(path):  # of two that found the folder empty, one
-            if (path / "manifest.json").exists():
-                raise _in_use(path)
-            write_whole(path / "manifest.json", json.dumps(document, indent=2).encode())
-    except DiskError:
-        if not existed:
-            (path / "lock").unlink(missing_ok=True)
-            path.rmdir()
-        raise
+    create_folder(path, "manifest.json", document)
     return read_manifest(path)
 
 
@@ -206,21 +241,8 @@ def read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not os.path.lexists(file):
         raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
+    document, digest = read_document(file, RUN_FORMAT, {"experiment", "spaces", "width", "created", "versions"})
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
-    try:
-        document = json.loads(read_whole(file, LARGEST_JSON))
-    except (ValueError, RecursionError):
-        raise damaged from None
-    if not isinstance(document, dict) or document.get("format") != RUN_FORMAT:
-        raise damaged
-    digest = document.pop("sha256", None)
-    try:
-        if digest != _digest_of_document(document):
-            raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
-    except RecursionError:
-        raise damaged from None
-    if set(document) != {"format", "experiment", "spaces", "width", "created", "versions"}:
-        raise damaged
     width, created, versions = (document[key] for key in ("width", "created", "versions"))
     if not isinstance(created, str) or not isinstance(versions, dict):
         raise damaged
@@ -236,7 +258,8 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(experiment, spaces, width, created, versions, digest)
 
 
-def _digest_of_document(document: Mapping[str, Any]) -> str:
+def digest_of_document(document: Mapping[str, Any]) -> str:
+    """SHA-256 of plain JSON values."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

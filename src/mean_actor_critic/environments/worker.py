@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -160,7 +161,10 @@ class _Lane:
                 self.environment = self.factory()
             except FactoryError as fault:
                 raise Fault("environment", f"cannot be made: {fault}") from None
-        answer = _call("reset()", self.environment.reset, seed=int(self.seed[self.number]))
+        try:
+            answer = self.environment.reset(seed=int(self.seed[self.number]))
+        except Exception as fault:  # an environment's own code may raise anything
+            raise _raised("reset()", fault) from None
         try:
             observation, _ = answer
         except (TypeError, ValueError):
@@ -176,7 +180,10 @@ class _Lane:
         self.time += 1  # first, so that whoever looks at the board knows which step is in hand
         self.board_time[self.number] = self.time
         assert self.environment is not None
-        answer = _call("step()", self.environment.step, self.first_action + action)
+        try:
+            answer = self.environment.step(self.first_action + action)
+        except Exception as fault:  # an environment's own code may raise anything
+            raise _raised("step()", fault) from None
         try:
             observation, reward, terminated, truncated, _ = answer
         except (TypeError, ValueError):
@@ -184,20 +191,23 @@ class _Lane:
             raise Fault("step()", words) from None
         try:
             number = float(reward)
-            if isinstance(reward, str | bytes):
+            if isinstance(reward, _TEXT):
                 raise TypeError
         except Exception:  # of an object's own
             raise Fault("reward", f"is {_brief(reward)}, not a number") from None
         if not -_LARGEST <= number <= _LARGEST:
             raise Fault("reward", f"is {_brief(reward)}, not a finite number in float32")
-        try:
-            if not (terminated in _TRUTHS and truncated in _TRUTHS):
-                raise ValueError
-        except Exception:  # of an object's own
-            raise Fault(*_untrue(terminated, truncated)) from None
+        runs_on = terminated is False and truncated is False  # nearly always; what follows costs more than this
+        if not runs_on:
+            try:
+                if not (terminated in _TRUTHS and truncated in _TRUTHS):
+                    raise ValueError
+                runs_on = not (terminated or truncated)
+            except Exception:  # of an object's own
+                raise Fault(*_untrue(terminated, truncated)) from None
         self.reward[self.time - 1] = number
         self._write(observation)
-        if terminated or truncated or self.time == self.limit:
+        if not runs_on or self.time == self.limit:
             self.status[self.number] = boards.TERMINATED if terminated else boards.TRUNCATED
             self._check_spaces()
 
@@ -239,6 +249,7 @@ class _Lane:
 
 
 _TRUTHS = (True, False)  # and 1 and 0, and NumPy's
+_TEXT = (str, bytes)  # of which float() would make numbers
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -250,16 +261,12 @@ def _untrue(terminated: Any, truncated: Any) -> tuple[str, str]:
     return "terminated", f"is {_brief(terminated)}, not true or false"
 
 
-def _call(field: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    try:
-        return function(*arguments, **named)
-    except MemoryError:
-        raise Fault("memory", f"ran out in {field}") from None
-    except Exception as fault:  # an environment's own code may raise anything
-        import traceback
-
-        last = traceback.extract_tb(fault.__traceback__)[-1]
-        raise Fault(field, f"raised {_in_words(fault)} ({last.filename}:{last.lineno})") from None
+def _raised(field: str, fault: Exception) -> Fault:
+    """What an exception out of an environment's code means."""
+    if isinstance(fault, MemoryError):
+        return Fault("memory", f"ran out in {field}")
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    return Fault(field, f"raised {_in_words(fault)} ({last.filename}:{last.lineno})")
 
 
 def _in_words(fault: Exception) -> str:

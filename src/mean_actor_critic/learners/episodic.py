@@ -12,6 +12,7 @@ from mean_actor_critic.critic_targets import CRITIC_TARGETS, discounted_returns
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
 from mean_actor_critic.experiment import Hyper, Setup
 from mean_actor_critic.kernels import dense, log_softmax
+from mean_actor_critic.learners.optimizers import directions
 from mean_actor_critic.networks import Network, initial_mlp, mlp, normalize, softmax, sum_over_actions
 from mean_actor_critic.types import (
     Actor,
@@ -30,14 +31,6 @@ LARGEST_CRITIC_WEIGHT = 1e4  # more, because a critic's outputs are of the size 
 
 TARGET_ROWS = 320  # rows whose targets are computed together: enough to pay, few enough to stay in the cache
 
-# Each as a direction of descent for learning rate 1; the traced learning rate multiplies it.
-_DIRECTIONS = {
-    "sgd": optax.identity,
-    "adam": optax.scale_by_adam,
-    "rmsprop": lambda: optax.scale_by_rms(decay=0.9, eps=1e-7, eps_in_sqrt=False),
-    "adadelta": optax.scale_by_adadelta,
-}
-
 
 def initial_state(setup: Setup, observation_size: int, actions: int, key: Array) -> LearnerState:
     """A trial before its first episode."""
@@ -45,7 +38,7 @@ def initial_state(setup: Setup, observation_size: int, actions: int, key: Array)
     sizes = (observation_size, *setup.hidden, actions)
     policy = initial_mlp(policy_key, sizes)
     critic = initial_mlp(critic_key, sizes) if setup.has_critic else ()
-    optimizer = _DIRECTIONS[setup.optimizer]()
+    optimizer = directions(setup.optimizer)
     return LearnerState(
         policy=policy,
         critic=critic,
@@ -164,7 +157,7 @@ def _improve_critic(setup: Setup, hyper: Hyper, state: LearnerState, sampled: ri
         taken = sum_over_actions(q * jax.nn.one_hot(action, q.shape[-1]))
         return jnp.mean((taken - target) ** 2)
 
-    optimizer = _DIRECTIONS[setup.optimizer]()
+    optimizer = directions(setup.optimizer)
 
     def step(
         carry: tuple[Network, optax.OptState], batch: tuple[Array, Array, Array]
@@ -210,7 +203,7 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory:
         )
         return policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), state_weight)
 
-    direction, optimizer_state = _DIRECTIONS[setup.optimizer]().update(
+    direction, optimizer_state = directions(setup.optimizer).update(
         jax.grad(loss)(state.policy), state.policy_optimizer
     )
     return state._replace(

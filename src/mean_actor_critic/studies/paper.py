@@ -48,3 +48,22 @@ CLASSIC_CONTROL = {
         },
     ),
 }
+
+
+def _architectures() -> tuple[tuple[int, ...], ...]:
+    """No hidden layer, or one to three of equal width."""
+    return ((), *((units,) * depth for depth in (1, 2, 3) for units in (50, 75, 100, 300)))
+
+
+# 37 networks (a linear one has no activation) × 4 optimisers × 7 learning rates: 1036 settings. What the paper's text
+# leaves open is fixed as its authors' code has it.
+GRID = {
+    "choices": {
+        "hidden": [list(widths) for widths in _architectures()],
+        "activation": ["relu", "leaky_relu", "tanh"],
+        "optimizer": ["sgd", "rmsprop", "adam", "adadelta"],
+        "lr": [0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.01, 0.05],
+    },
+    "fixed": {"minibatches": 10, "batch_size": 32},
+}
+SEARCH_TRIALS = 10  # of each setting

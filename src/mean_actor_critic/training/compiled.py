@@ -6,6 +6,7 @@ together, but no device waits for a word from another. A lane's low bits depend 
 devices is recorded, and the last group is padded with copies.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.experiment import Hyper, Setup
+from mean_actor_critic.experiment import ANY, Hyper, Setup
 from mean_actor_critic.learners import episodic
 from mean_actor_critic.networks import inverse_cdf
 from mean_actor_critic.training.randomness import EpisodeKeys, action_draws, training_keys, weights_key
@@ -29,6 +30,16 @@ Build = Callable[[], Any]  # makes the functional environment; equal for the sam
 
 _LANES = PartitionSpec("lane")
 _SAME = PartitionSpec()
+
+
+class Choice(NamedTuple):
+    """What a setup with ANY activation and optimiser is told when it runs; the same for all lanes of a device.
+
+    Not a number for each lane: a branch that differs by lane would be no branch, but the work of all.
+    """
+
+    activation: Int[Array, " device"]  # place in ACTIVATIONS
+    optimizer: Int[Array, " device"]  # place in OPTIMIZERS
 
 
 class Segment(NamedTuple):
@@ -72,26 +83,29 @@ def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[.
 
 @functools.cache
 def segment_program(setup: Setup, build: Build, mesh: Mesh) -> Callable[..., Segment]:
-    """Compiled `(seed [], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
+    """Compiled `(seed [], choice [device], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
 
     Plays so many more `episodes`, at most SEGMENT_CAPACITY, of every lane on a device. The states given are consumed.
+    The choice counts only where the setup leaves it open.
     """
     advance = functools.partial(_advance, setup, build)
-    sharded = jax.shard_map(
-        advance, mesh=mesh, in_specs=(_SAME, _LANES, _LANES, _LANES, _LANES), out_specs=_LANES, check_vma=False
-    )
-    return jax.jit(sharded, donate_argnums=3)
+    sharded = jax.shard_map(advance, mesh=mesh, in_specs=(_SAME, *[_LANES] * 5), out_specs=_LANES, check_vma=False)
+    return jax.jit(sharded, donate_argnums=4)
 
 
 def _advance(
     setup: Setup,
     build: Build,
     seed: Int[Array, ""],
+    choice: Choice,
     trial: Int[Array, " lane"],
     hyper: Hyper,
     state: LearnerState,
     episodes: Int[Array, "1"],
 ) -> Segment:
+    if setup.activation == ANY:  # traced numbers in the place of names, from here on
+        chosen: Any = {"activation": choice.activation[0], "optimizer": choice.optimizer[0]}
+        setup = dataclasses.replace(setup, **chosen)
     lanes = trial.shape[0]
     metrics = EpisodeMetrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
     play = functools.partial(rollout, setup, build)

@@ -9,7 +9,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
-from mean_actor_critic.experiment import Experiment
+from mean_actor_critic.experiment import OPTIMIZERS, Experiment
+from mean_actor_critic.networks import ACTIVATIONS
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import compiled
@@ -32,24 +33,49 @@ class _Block(NamedTuple):
 class CompiledStudy:
     """All trials of an experiment on a compiled environment, and their curves so far."""
 
-    def __init__(self, experiment: Experiment, environment: EnvironmentSpec, width: int, saved: Arrays | None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        environment: EnvironmentSpec,
+        width: int,
+        saved: Arrays | None,
+        shared_program: bool = False,
+    ) -> None:
         """Start at the beginning, or where the arrays of a checkpoint left off.
+
+        Args:
+            experiment: what to run.
+            environment: where.
+            width: lanes of a device.
+            saved: the arrays of a checkpoint, if any.
+            shared_program: use one that serves all activations and optimisers, for searches: a little slower, and other
+                low bits.
 
         Raises:
             DamagedFileError: the arrays are not those of this experiment.
         """
+        setup = experiment.setup.generalised() if shared_program else experiment.setup
         self.experiment = experiment
         self._width = width
-        state, self.curves = starting_point(experiment, environment.spaces, saved)
+        state, self.curves = starting_point(experiment, setup, environment.spaces, saved)
         groups = math.ceil(experiment.trials / width)
         devices = min(compiled.device_count(), groups)
         mesh = compiled.lane_mesh(devices)
         self._sharding = NamedSharding(mesh, PartitionSpec("lane"))
-        self._program = compiled.segment_program(experiment.setup, environment.build, mesh)
+        self._program = compiled.segment_program(setup, environment.build, mesh)
+        places = (
+            list(ACTIVATIONS).index(experiment.setup.activation),
+            OPTIMIZERS.index(experiment.setup.optimizer),
+        )
+        self._choice = compiled.Choice(*(self._of_devices(np.full(devices, place, np.int32)) for place in places))
         self._blocks = [
             self._block(experiment, state, first, devices) for first in range(0, groups * width, devices * width)
         ]
         self._seconds_per_episode = math.inf  # of one block; unknown yet
+
+    def _of_devices(self, values: Any) -> Any:
+        """An array [device], each value on its device."""
+        return jax.device_put(values, self._sharding)
 
     def _block(self, experiment: Experiment, state: LearnerState, first: int, devices: int) -> _Block:
         # padding lanes repeat the last trial: same work, no special case
@@ -80,10 +106,11 @@ class CompiledStudy:
         started = time.perf_counter()
         segment = self._program(
             np.uint32(self.experiment.seed),
+            self._choice,
             block.trial,
             block.hyper,
             block.state,
-            jax.device_put(episodes, self._sharding),
+            self._of_devices(episodes),
         )
         metrics = jax.tree.map(np.asarray, segment.metrics)
         elapsed = time.perf_counter() - started

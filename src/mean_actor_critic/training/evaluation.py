@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,9 +58,33 @@ def evaluate(
     devices.prepare(spec.engine)
     actors = _stacked(agents)
     trials = experiment.trial_numbers()[[agent.trial for agent in agents]]
+    performance = _Performance(experiment.setup, spec, actors, trials, episodes, deterministic, seed, on_progress)
     if spec.engine == "hosted":
-        return _play_hosted(experiment.setup, spec, actors, trials, episodes, deterministic, seed, limits, on_progress)
-    return _play_compiled(experiment.setup, spec, actors, trials, episodes, deterministic, seed, on_progress)
+        return _play_hosted(performance, limits)
+    return _play_compiled(performance)
+
+
+class _Performance(NamedTuple):
+    """What is to be played, by whom."""
+
+    setup: Setup
+    spec: EnvironmentSpec
+    actors: Actor  # [agent]
+    trials: Returns  # [agent] their numbers
+    episodes: int
+    greedy: bool
+    seed: int
+    on_progress: Show | None
+
+    def no_returns(self) -> Returns:
+        """NaN [agent, episode]."""
+        return np.full((len(self.trials), self.episodes), np.nan, np.float32)
+
+    def report(self, returns: Returns) -> None:
+        """Show how far it is."""
+        if self.on_progress:
+            played = np.isfinite(returns)
+            self.on_progress(Progress(int(played.sum()), returns.size, float(np.mean(returns[played])), diverged=0))
 
 
 def _stacked(agents: Sequence[Agent]) -> Actor:
@@ -74,29 +98,14 @@ def _stacked(agents: Sequence[Agent]) -> Actor:
     return jax.tree.map(lambda *parts: np.stack(parts), *map(acting, agents))
 
 
-def _report(returns: Returns, on_progress: Show | None) -> None:
-    if on_progress:
-        played = np.isfinite(returns)
-        on_progress(Progress(int(played.sum()), returns.size, float(np.mean(returns[played])), diverged=0))
-
-
-def _play_compiled(
-    setup: Setup,
-    spec: EnvironmentSpec,
-    actors: Actor,
-    trials: Returns,
-    episodes: int,
-    greedy: bool,
-    seed: int,
-    on_progress: Show | None,
-) -> Returns:
-    play = _player(setup, spec.build, greedy)
-    returns = np.full((len(trials), episodes), np.nan, np.float32)
-    for first in range(0, episodes, CHUNK):
-        count = min(CHUNK, episodes - first)
-        played = play(np.uint32(seed), trials, actors, np.int32(first))
+def _play_compiled(wanted: _Performance) -> Returns:
+    play = _player(wanted.setup, wanted.spec.build, wanted.greedy)
+    returns = wanted.no_returns()
+    for first in range(0, wanted.episodes, CHUNK):
+        count = min(CHUNK, wanted.episodes - first)
+        played = play(np.uint32(wanted.seed), wanted.trials, wanted.actors, np.int32(first))
         returns[:, first : first + count] = np.asarray(played)[:, :count]
-        _report(returns, on_progress)
+        wanted.report(returns)
     return returns
 
 
@@ -114,31 +123,21 @@ def _player(setup: Setup, build: compiled.Build, greedy: bool) -> Any:
     return jax.jit(play)
 
 
-def _play_hosted(
-    setup: Setup,
-    spec: EnvironmentSpec,
-    actors: Actor,
-    trials: Returns,
-    episodes: int,
-    greedy: bool,
-    seed: int,
-    limits: WorkerLimits,
-    on_progress: Show | None,
-) -> Returns:
+def _play_hosted(wanted: _Performance, limits: WorkerLimits) -> Returns:
     """Lanes take the next (agent, episode) that nobody has played, until none is left."""
-    returns = np.full((len(trials), episodes), np.nan, np.float32)
-    to_play = [(agent, episode) for episode in range(episodes) for agent in range(len(trials))][::-1]
+    returns = wanted.no_returns()
+    agents, seed, actors = len(wanted.trials), wanted.seed, wanted.actors
+    to_play = [(agent, episode) for episode in range(wanted.episodes) for agent in range(agents)][::-1]
     lanes = min(LANES, len(to_play))
-    draw = hosted.drawing_program(setup.max_episode_steps, evaluation_keys)
+    draw = hosted.drawing_program(wanted.setup.max_episode_steps, evaluation_keys)
     playing: dict[int, tuple[int, int]] = {}
-    troupe = hosted.Troupe(
-        setup, spec, jax.tree.map(lambda x: x[np.arange(lanes) % len(trials)], actors), limits, greedy
-    )
+    on_lanes = jax.tree.map(lambda x: x[np.arange(lanes) % agents], actors)
+    troupe = hosted.Troupe(wanted.setup, wanted.spec, on_lanes, limits, wanted.greedy)
 
     def begin(lane: int) -> None:
         agent, episode = playing[lane] = to_play.pop()
-        number = int(trials[agent])
-        if len(trials) > 1:
+        number = int(wanted.trials[agent])
+        if agents > 1:
             troupe.replace(np.array([lane]), jax.tree.map(lambda x: x[[agent]], actors))
         draws = np.asarray(draw(np.uint32(seed), np.array([number], np.int32), np.array([episode], np.int32)))[0]
         troupe.begin(lane, number, episode, reset_seed(seed, number, episode, evaluation=True), draws)
@@ -151,7 +150,7 @@ def _play_hosted(
                 returns[playing.pop(lane)] = np.sum(troupe.board.reward[lane], dtype=np.float64)
                 if to_play:
                     begin(lane)
-                _report(returns, on_progress)
+                wanted.report(returns)
     finally:
         troupe.close()
     return returns

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
@@ -48,6 +48,7 @@ class Lesson(NamedTuple):
     actor: Actor
     draws: Float[Array, "width time"]  # for the next episode's actions
     metrics: EpisodeMetrics
+    newly_diverged: Bool[Array, " width"]  # with this episode
 
 
 @functools.cache
@@ -85,6 +86,7 @@ def learning_program(setup: Setup) -> Callable[..., Lesson]:
             actor=learners.actor,
             draws=jax.vmap(lambda keys: action_draws(keys, setup.max_episode_steps))(next_keys),
             metrics=metrics,
+            newly_diverged=learners.diverged_at == learners.episode,
         )
 
     return jax.jit(learn, donate_argnums=3)
@@ -160,10 +162,18 @@ class Troupe:
         """Whether any lane has something to do."""
         return bool(self._to_begin) or self.fleet.in_flight or bool(np.any(self.board.status == boards.RUNNING))
 
-    def turn(self) -> HostArray:
-        """Act and step for every cohort that is ready, wait for one; returns the lanes [n] whose episodes have ended.
+    @property
+    def steps_on_board(self) -> int:
+        """Agent steps of the episodes that the board shows: those at play, and those ended of lanes not begun anew."""
+        shown = self.board.command != boards.RESET
+        shown[list(self._to_begin)] = False
+        return int(self.board.time[shown].sum())
 
-        Only while somebody is `at_play`.
+    def turn(self) -> HostArray:
+        """Wait for a cohort's turn and send it on at once; returns the lanes [n] whose episodes have ended with it.
+
+        Whatever the caller does about these, it does while the environments of all others step. Only while somebody is
+        `at_play`.
 
         Raises:
             EnvironmentFault: an environment failed.
@@ -171,7 +181,11 @@ class Troupe:
         for cohort in range(len(self._lanes)):
             if not self.fleet.is_waiting(cohort):
                 self._send(cohort)
-        return np.concatenate([self._ended(cohort) for cohort in self.fleet.receive()])
+        done = self.fleet.receive()
+        ended = [self._ended(cohort) for cohort in done]
+        for cohort in done:
+            self._send(cohort)
+        return np.concatenate(ended)
 
     def _send(self, cohort: int) -> None:
         board, lanes = self.board, self._lanes[cohort]

@@ -44,7 +44,7 @@ class HostedStudy:
         """
         self.experiment = experiment
         self._width = width
-        state, self.curves = starting_point(experiment, environment.spaces, saved)
+        state, self.curves = starting_point(experiment, experiment.setup, environment.spaces, saved)
         self._played = self.curves.played
         self._trial = experiment.trial_numbers()
         self._learn = hosted.learning_program(experiment.setup)
@@ -74,6 +74,17 @@ class HostedStudy:
     def episodes_done(self) -> int:
         """Episodes played so far, over all trials."""
         return int(self._played.sum())
+
+    @property
+    def steps_taken(self) -> int:
+        """Agent steps so far, over all trials, those of unfinished episodes included."""
+        # an episode is in the curves from when it has been learned from, and then its lane is begun anew
+        return int(self.curves.lengths.sum()) + self._troupe.steps_on_board
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the workers."""
+        return self._troupe.fleet.process_ids
 
     def _begin(self, trial: int, draws: HostArray) -> None:
         episode = int(self._played[trial])
@@ -123,6 +134,7 @@ class HostedStudy:
         lesson = future.result()
         self._lesson = None
         self._state = lesson.state
+        self._diverged += int(np.sum(lesson.newly_diverged[which < self.experiment.trials]))
         self._troupe.replace(which, lesson.actor)
         for i, trial in enumerate(which[which < self.experiment.trials]):
             episode = self._played[trial]
@@ -139,7 +151,6 @@ class HostedStudy:
                 self._begin_lesson()
             self._end_lesson()
         state = jax.tree.map(np.asarray, self._state)
-        self._diverged = int(np.sum(state.diverged_at > 0))
         return checkpoint_arrays(state, self.curves)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
 from mean_actor_critic.experiment import MAX_EPISODE_STEPS, make_experiment, require_whole
 from mean_actor_critic.presets import settings_for
-from mean_actor_critic.progress import Show
+from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import devices, signals
 from mean_actor_critic.training.study import Study, choose_width, make_study
@@ -161,17 +161,10 @@ def _carry_on(
         unsaved = False
         try:
             while not study.finished:
-                # in a thread of its own, because Python hears signals only while the main thread is not inside JAX
-                segment = worker.submit(study.advance)
-                while not segment.done():
-                    concurrent.futures.wait([segment], timeout=0.2)
-                    waited = time.monotonic() - listener.received_at
-                    # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
-                    if listener.received is not None and (not unsaved or waited > PATIENCE_SECONDS):
-                        worker.shutdown(wait=False)
-                        raise Interrupted(listener.received, advice)
+                # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
+                patience = PATIENCE_SECONDS if unsaved else 0.0
                 try:
-                    progress = segment.result()
+                    progress = next_segment(worker, study, listener, patience, advice)
                 except EnvironmentFault as fault:
                     _save(path, manifest, study)
                     raise fault.with_advice(f"whole episodes are kept; {advice}") from None
@@ -187,6 +180,27 @@ def _carry_on(
         finally:
             study.close()
             worker.shutdown(wait=False)
+
+
+def next_segment(
+    worker: concurrent.futures.ThreadPoolExecutor,
+    study: Study,
+    listener: signals.Listener,
+    patience: float,
+    advice: str,
+) -> Progress:
+    """Advance a study in the `worker` thread: Python hears signals only while its main thread is not inside JAX.
+
+    Raises:
+        Interrupted: a signal came so many seconds ago, and the segment still runs.
+    """
+    segment = worker.submit(study.advance)
+    while not segment.done():
+        concurrent.futures.wait([segment], timeout=0.2)
+        if listener.received is not None and time.monotonic() - listener.received_at > patience:
+            worker.shutdown(wait=False)
+            raise Interrupted(listener.received, advice)
+    return segment.result()
 
 
 def _save(path: Path, manifest: store.Manifest, study: Study) -> None:

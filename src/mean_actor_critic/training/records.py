@@ -7,7 +7,7 @@ import numpy as np
 
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DamagedFileError
-from mean_actor_critic.experiment import Experiment
+from mean_actor_critic.experiment import Experiment, Setup
 from mean_actor_critic.run import STATE
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import compiled
@@ -36,14 +36,18 @@ class Curves(NamedTuple):
         return self.episodes_done == self.lengths.size
 
 
-def starting_point(experiment: Experiment, spaces: Spaces, saved: Arrays | None) -> tuple[LearnerState, Curves]:
+def starting_point(
+    experiment: Experiment, setup: Setup, spaces: Spaces, saved: Arrays | None
+) -> tuple[LearnerState, Curves]:
     """States [trials] on the host and curves: of the beginning, or where the arrays of a checkpoint left off.
+
+    `setup` is the experiment's, or as it is for a program that several share.
 
     Raises:
         DamagedFileError: the arrays are not those of this experiment.
     """
     shape = (experiment.trials, experiment.episodes)
-    initial = compiled.initialiser(experiment.setup, spaces.observation_size, spaces.actions)
+    initial = compiled.initialiser(setup, spaces.observation_size, spaces.actions)
     if saved is None:
         state = jax.tree.map(np.asarray, initial(experiment.seed, experiment.trial_numbers()))
         return state, Curves(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32))

@@ -1,0 +1,180 @@
+"""Searches over settings: a plan's cells trained one after the other, each written when it is finished."""
+
+import concurrent.futures
+import dataclasses
+import itertools
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mean_actor_critic import store
+from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
+from mean_actor_critic.environments.fleet import WorkerLimits
+from mean_actor_critic.errors import InputError, Interrupted
+from mean_actor_critic.experiment import HYPER_NAMES, Experiment, make_experiment
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.progress import Progress, Show
+from mean_actor_critic.sweep import Cell, CellResult, Plan, Sweep, create_sweep, is_sweep
+from mean_actor_critic.training import devices, signals
+from mean_actor_critic.training.compiled_study import CompiledStudy
+from mean_actor_critic.training.hosted_study import HostedStudy
+from mean_actor_critic.training.loop import next_segment
+from mean_actor_critic.training.study import choose_width
+
+ADVICE = "the same command goes on from here"
+
+
+class Done(NamedTuple):
+    """A cell that has just been finished, or was there."""
+
+    cell: Cell
+    reused: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CellExperiment(Experiment):
+    """The trials of all points of a cell, point by point. Every point has the same trials, by their numbers."""
+
+    trials_of_point: int = 1
+
+    def trial_numbers(self) -> np.ndarray[Any, Any]:
+        """The number of each trial [trials]: not of its place, so that it does not matter who else is in the cell."""
+        place = np.arange(self.trials, dtype=np.int32)
+        return np.asarray(self.first_trial + place % self.trials_of_point, np.int32)
+
+
+def search(path: Path, plan: Plan, show: Show | None = None) -> Iterator[Done]:
+    """Train what a plan asks for and is not there yet, yielding each cell.
+
+    Args:
+        path: the sweep folder: new, empty, or of the same plan.
+        plan: what to train.
+        show: called after every segment; counts in units of work, not episodes: cells differ in what they cost.
+
+    Raises:
+        InputError: the folder holds another sweep, or the seed is one that reported results use.
+        Interrupted: a signal came; finished cells are on disk.
+    """
+    if plan.seed not in SEARCH_SEEDS:
+        allowed = f"one from {SEARCH_SEEDS.start}: those below are for results that are reported"
+        raise InputError("seed", plan.seed, allowed)
+    environment = find_environment(plan.environment)
+    for algorithm in plan.algorithms:  # every value is checked before anything is trained
+        for point in plan.grid.points(algorithm):
+            _experiment(environment, plan, algorithm, point, 1, 1, {})
+    sweep = _open(path, plan, environment)
+    with store.sole_writer(path), signals.listening() as listener:
+        yield from _Worker(sweep, environment, listener, show).all_cells()
+
+
+def _open(path: Path, plan: Plan, environment: EnvironmentSpec) -> Sweep:
+    versions = devices.versions(environment.engine)
+    if not is_sweep(path):
+        return create_sweep(path, plan, versions)
+    sweep = Sweep.load(path)
+    if sweep.plan != plan:
+        raise InputError("out", str(path), "a folder without another sweep; this one was searched by another plan")
+    changed = devices.changes(sweep.versions, environment.engine)
+    if changed:
+        warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
+    return sweep
+
+
+def _experiment(
+    environment: EnvironmentSpec,
+    plan: Plan,
+    algorithm: str,
+    settings: dict[str, Any],
+    trials: int,
+    episodes: int,
+    numbers: dict[str, Any],
+) -> Experiment:
+    every = {"max_episode_steps": environment.max_episode_steps, **settings, **numbers}
+    return make_experiment(environment.name, algorithm, trials, episodes, plan.seed, every, engine=environment.engine)
+
+
+class _Worker:
+    """Trains cells, and knows how much of the work is done."""
+
+    def __init__(
+        self, sweep: Sweep, environment: EnvironmentSpec, listener: signals.Listener, show: Show | None
+    ) -> None:
+        self._sweep, self._environment, self._listener, self._show = sweep, environment, listener, show
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
+        self._done = 0.0  # in units of work
+        self._total = sum(map(self._planned, sweep.plan.algorithms))
+
+    def all_cells(self) -> Iterator[Done]:
+        try:
+            for algorithm in self._sweep.plan.algorithms:
+                for cell in self._sweep.cells(algorithm):
+                    reused = self._sweep.is_whole(cell)
+                    if not reused:
+                        self._train(cell)
+                    self._done += self._work(cell)
+                    yield Done(cell, reused)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _train(self, cell: Cell) -> None:
+        started = time.perf_counter()
+        study = self._thread.submit(self._study, cell).result()
+        try:
+            while not study.finished:
+                progress = next_segment(self._thread, study, self._listener, 0.0, ADVICE)
+                if self._listener.received is not None:
+                    raise Interrupted(self._listener.received, ADVICE)
+                self._report(cell, progress)
+            arrays = self._thread.submit(study.arrays).result()
+        finally:
+            study.close()
+        shape = (len(cell.points), cell.trials)
+        result = CellResult(
+            returns=arrays["returns"].reshape(*shape, cell.episodes),
+            diverged_at=arrays["state/diverged_at"].reshape(shape),
+        )
+        self._sweep.write(cell, result, time.perf_counter() - started)
+
+    def _study(self, cell: Cell) -> CompiledStudy | HostedStudy:
+        points = [self._sweep.points(cell.algorithm)[place] for place in cell.points]
+        numbers = {
+            name: [point[name] for point in points for _ in range(cell.trials)]
+            for name in HYPER_NAMES
+            if name in points[0]
+        }
+        trials = len(points) * cell.trials
+        plain = _experiment(
+            self._environment, self._sweep.plan, cell.algorithm, cell.settings, trials, cell.episodes, numbers
+        )
+        fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        experiment = CellExperiment(**{**fields, "first_trial": cell.first_trial}, trials_of_point=cell.trials)
+        width = choose_width(experiment.setup, trials, self._environment.engine)
+        if self._environment.engine == "hosted":
+            return HostedStudy(experiment, self._environment, width, None, WorkerLimits())
+        return CompiledStudy(experiment, self._environment, width, None, shared_program=True)
+
+    # --- progress ----------------------------------------------------------------------------------------------------
+
+    def _work(self, cell: Cell) -> float:
+        """What a cell costs, roughly: episodes times weights, plus what an episode costs anyway."""
+        spaces = self._environment.spaces
+        sizes = (spaces.observation_size, *cell.settings.get("hidden", (64,)), spaces.actions)
+        weights = sum(a * b for a, b in itertools.pairwise(sizes))
+        critic = 3.0 if "minibatches" in self._sweep.points(cell.algorithm)[0] else 1.0
+        return len(cell.points) * cell.trials * cell.episodes * (weights + 500) * critic
+
+    def _planned(self, algorithm: str) -> float:
+        """The work of an algorithm, its higher rungs taken to be as costly as the first."""
+        rung, points = self._sweep.plan.rungs[0], len(self._sweep.points(algorithm))
+        first = sum(self._work(cell) for cell in self._sweep.cells(algorithm) if cell.rung == 0)
+        return first * self._sweep.plan.episodes(points) / (points * rung.trials * rung.episodes)
+
+    def _report(self, cell: Cell, progress: Progress) -> None:
+        if self._show:
+            share = progress.episodes_done / progress.episodes_total
+            done = self._done + share * self._work(cell)
+            self._show(Progress(int(done), int(max(done, self._total)), progress.mean_return, progress.diverged))
