@@ -13,9 +13,11 @@ from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import InputError, Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_kwargs, parse_settings
+from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.progress import progress_display
-from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL
+from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS, as_file_name
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID, SEARCH_TRIALS
+from mean_actor_critic.sweep import RULES, Sweep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,6 +123,31 @@ def make_parser() -> argparse.ArgumentParser:
     export.add_argument("--trial", type=int, default=0, help="which (default: 0)")
     export.add_argument("--out", metavar="FILE", required=True, help="such as agent.safetensors")
 
+    sweep = command(
+        "sweep", _sweep, "Search the settings of algorithms on a task; interrupted, the same command goes on."
+    )
+    sweep.add_argument("task", metavar="TASK", help=f"{', '.join(CLASSIC_CONTROL)}, or an environment as in mac train")
+    sweep.add_argument("--algorithm", metavar="NAME", nargs="+", default=list(ALGORITHMS), help="(default: all five)")
+    sweep.add_argument(
+        "--grid", metavar="FILE", default="paper",
+        help='the paper\'s 1036 settings ("paper", the default), or JSON: '
+        '{"choices": {"hidden": [[64], [128]], "lr": [0.001, 0.01]}, "fixed": {"minibatches": 20}}',
+    )  # fmt: skip
+    sweep.add_argument("--trials", type=int, default=SEARCH_TRIALS, help=f"of each setting (default: {SEARCH_TRIALS})")
+    sweep.add_argument("--episodes", type=int, help="of each trial (default: those of the task, else 200)")
+    sweep.add_argument(
+        "--halving", choices=["trials", "episodes"],
+        help="stop hopeless settings early: after some of their trials, or of their episodes (default: train all)",
+    )  # fmt: skip
+    sweep.add_argument(
+        "--rule", choices=list(RULES), default="asymptotic",
+        help="; ".join(f"{name}: {text}" for name, text in RULES.items()).replace("%", "%%") + " (default: asymptotic)",
+    )  # fmt: skip
+    text = f"from {SEARCH_SEEDS.start}, because those below are for results that are reported (default: that)"
+    sweep.add_argument("--seed", type=int, default=SEARCH_SEEDS.start, help=text)
+    sweep.add_argument("--out", metavar="DIR", help=f"the sweep folder (default: {RUNS}/sweep-TASK)")
+    _add_quiet(sweep)
+
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
     reproduce.add_argument("study", choices=list(CLASSIC_CONTROL), help="the five algorithms on this task")
     reproduce.add_argument("--trials", type=int, default=100, help="of each algorithm (default: 100)")
@@ -180,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MacError as fault:
         _leave(fault.exit_code, f"mac: {fault}")
     except Interrupted as fault:
-        again = "interrupted; the same command goes on from here" if options.command == "reproduce" else fault
+        again = (
+            "interrupted; the same command goes on from here" if options.command in ("reproduce", "sweep") else fault
+        )
         _leave(128 + fault.signal_number, f"mac: {again}")
     except KeyboardInterrupt:
         _leave(130, "mac: interrupted")
@@ -364,6 +393,38 @@ def _reproduce(options: argparse.Namespace) -> None:
             _show_divergence(run)
         print(report.verdict(task, runs))
         print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    from mean_actor_critic.grid import grid_from_json, read_grid
+    from mean_actor_critic.reports import search as report
+    from mean_actor_critic.studies.search import make_plan, search
+
+    task = CLASSIC_CONTROL.get(options.task)
+    plan = make_plan(
+        task.environment if task else options.task,
+        options.algorithm,
+        grid_from_json(GRID) if options.grid == "paper" else read_grid(options.grid),
+        options.trials,
+        options.episodes or (task.episodes if task else 200),
+        rule=options.rule,
+        halving=options.halving,
+        seed=options.seed,
+    )
+    folder = Path(options.out or f"{RUNS}/sweep-{as_file_name(options.task)}")
+    started, trained, reused = time.monotonic(), 0, 0
+    with progress_display(options.quiet) as watch:
+        for done in search(folder, plan, watch(f"sweep {options.task}")):
+            trained += 0 if done.reused else len(done.cell.points) * done.cell.trials
+            reused += done.reused
+    sweep = Sweep.load(folder)
+    report.write_summary(sweep, folder / "summary.csv")
+    if not options.quiet:
+        _console().print(report.winners_table(sweep, plan.rule))
+        if reused:
+            print(f"{reused} cells were already there and taken as they are")
+        print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - started:.0f} s")
+        print(f"{folder}: results {sweep.results_digest[:16]}; written: {folder / 'summary.csv'}")
 
 
 # --- shared ----------------------------------------------------------------------------------------------------------

@@ -53,6 +53,11 @@ class Manifest(NamedTuple):
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
 
 
+def as_file_name(name: str) -> str:
+    """A name with what file names should not have replaced."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

@@ -3,9 +3,10 @@
 import concurrent.futures
 import dataclasses
 import itertools
+import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,20 @@ from mean_actor_critic import store
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
 from mean_actor_critic.environments.fleet import WorkerLimits
 from mean_actor_critic.errors import InputError, Interrupted
-from mean_actor_critic.experiment import HYPER_NAMES, Experiment, make_experiment
+from mean_actor_critic.experiment import HYPER_NAMES, Experiment, make_experiment, unknown_name
+from mean_actor_critic.grid import Grid
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.progress import Progress, Show
-from mean_actor_critic.sweep import Cell, CellResult, Plan, Sweep, create_sweep, is_sweep
+from mean_actor_critic.sweep import (
+    Cell,
+    CellResult,
+    Plan,
+    Sweep,
+    checked_rung,
+    create_sweep,
+    is_sweep,
+    plan_from_json,
+)
 from mean_actor_critic.training import devices, signals
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
@@ -26,6 +37,40 @@ from mean_actor_critic.training.loop import next_segment
 from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
+HALVING = {
+    "trials": "settings get a fifth of their trials, the best third of them a half, the best third of those all",
+    "episodes": "settings get a ninth of their episodes, the best third of them a third, the best third of those all",
+}
+KEEP = 1 / 3
+
+
+def make_plan(
+    environment: str,
+    algorithms: Sequence[str],
+    grid: Grid,
+    trials: int,
+    episodes: int,
+    *,
+    rule: str = "asymptotic",
+    halving: str | None = None,
+    seed: int = SEARCH_SEEDS.start,
+) -> Plan:
+    """A checked plan: exhaustive, or by successive halving (Jamieson & Talwalkar, 2016) over `HALVING`.
+
+    Raises:
+        InputError: something cannot be used.
+    """
+    last = checked_rung(trials, episodes)
+    if halving is None:
+        rungs = [last]
+    elif halving == "trials":
+        rungs = [last._replace(trials=math.ceil(trials * share)) for share in (1 / 5, 1 / 2, 1)]
+    elif halving == "episodes":
+        rungs = [last._replace(episodes=math.ceil(episodes * share)) for share in (1 / 9, 1 / 3, 1)]
+    else:
+        raise unknown_name("halving", halving, HALVING)
+    plan = Plan(environment, tuple(algorithms), grid, tuple(dict.fromkeys(rungs)), KEEP, rule, seed)
+    return plan_from_json(plan.to_json())
 
 
 class Done(NamedTuple):

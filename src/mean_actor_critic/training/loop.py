@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import datetime
-import re
 import shlex
 import time
 import warnings
@@ -102,7 +101,7 @@ def train(
     )
     versions = devices.versions(spec.engine)
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
-    path = Path(out) if out is not None else _free_folder(f"{_as_file_name(spec.name)}-{algorithm}-seed{seed}")
+    path = Path(out) if out is not None else _free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, spec.spaces, width, versions)
     return _carry_on(path, manifest, spec, limits, checkpoint_seconds, on_progress, on_start)
 
@@ -223,10 +222,6 @@ def _memory_faults() -> Iterator[None]:
         if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
             raise OutOfMemoryError(f"not enough memory for this run: {fault}") from None
         raise
-
-
-def _as_file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 
 def _free_folder(name: str) -> Path:

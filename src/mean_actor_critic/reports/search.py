@@ -1,0 +1,76 @@
+"""A search over settings as tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.reports.statistics import summarise
+from mean_actor_critic.reports.tables import plain_table, summary_cells, write_csv
+from mean_actor_critic.sweep import RULES, Outcome, Sweep, scores
+
+
+def settings_in_words(sweep: Sweep, settings: dict[str, Any]) -> str:
+    """What a point of the grid chose, without what all points share."""
+    rates = {"actor_lr", "critic_lr"}
+    tied = settings.get("actor_lr") == settings.get("critic_lr", settings.get("actor_lr"))
+    words = [
+        f"{name}={json.dumps(value).replace(' ', '')}"
+        for name, value in settings.items()
+        if name not in sweep.plan.grid.fixed and not (tied and name in rates)
+    ]
+    if tied and "actor_lr" in settings:
+        words.append(f"lr={settings['actor_lr']:g}")
+    return " ".join(words)
+
+
+def extent(sweep: Sweep) -> str:
+    """How much was searched, and what stopping early has saved."""
+    plan = sweep.plan
+    points = sum(len(sweep.points(algorithm)) for algorithm in plan.algorithms)
+    played, all_of_them = (
+        sum(plan.episodes(len(sweep.points(algorithm)), exhaustive) for algorithm in plan.algorithms)
+        for exhaustive in (False, True)
+    )
+    saved = f", {1 - played / all_of_them:.0%} of the episodes saved by stopping early" if played < all_of_them else ""
+    return f"{points} settings of {len(plan.algorithms)} algorithms, seed {plan.seed}{saved}"
+
+
+def winners_table(sweep: Sweep, rule: str) -> Table:
+    """The best setting of each algorithm by a rule, with its scores by both."""
+    columns = ["Algorithm", "settings", *(f"{name}" for name in RULES), "SD over trials", "95 % interval", "trials"]
+    table = plain_table(f"Best by {rule} ({RULES[rule]})", columns, left=2)
+    for algorithm, won in sweep.winners(rule).items():
+        by_rule = [f"{np.mean(scores(won.returns, name)):.1f}" for name in RULES]
+        spread = summary_cells(summarise(scores(won.returns, rule)))[1:]
+        table.add_row(ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread)
+    return table
+
+
+def write_summary(sweep: Sweep, file: Path) -> None:
+    """A line for every setting: what it was, and what came of it."""
+    names = list(dict.fromkeys(name for outcome in sweep.outcomes() for name in outcome.settings))
+    header = ["algorithm", *names, "rung", "trials", "episodes", "diverged", *RULES, *(f"{rule}_sd" for rule in RULES)]
+    rows: list[list[object]] = [[*header], *(_row(outcome, names) for outcome in sweep.outcomes())]
+    write_csv(file, rows)
+
+
+def _row(outcome: Outcome, names: list[str]) -> list[object]:
+    def cell(value: Any) -> Any:
+        return "x".join(map(str, value)) if isinstance(value, tuple) else value
+
+    trials, episodes = outcome.returns.shape
+    of_trials = [scores(outcome.returns, rule) for rule in RULES]
+    return [
+        outcome.algorithm,
+        *(cell(outcome.settings.get(name, "")) for name in names),
+        outcome.rung,
+        trials,
+        episodes,
+        int(np.sum(outcome.diverged_at > 0)),
+        *(f"{np.mean(values):.2f}" for values in of_trials),
+        *(f"{np.std(values, ddof=min(1, trials - 1)):.2f}" for values in of_trials),
+    ]
