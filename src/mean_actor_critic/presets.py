@@ -32,8 +32,8 @@ _EXPECTED_SARSA = {
     "minibatches": 100, "batch_size": 64, "replay_capacity": 20_000,
 }  # fmt: skip
 LUNAR_LANDER: dict[str, dict[str, Any]] = {
-    "reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.01, "discount": 0.999},
-    "advantage_reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.005, "discount": 0.99},
+    "reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.005, "discount": 0.99},
+    "advantage_reinforce": {"hidden": (64,), "activation": "tanh", "actor_lr": 0.008, "discount": 0.97},
     "actor_critic": {
         **_EXPECTED_SARSA, "critic_target": "monte_carlo", "actor_lr": 0.005, "critic_lr": 0.005, "discount": 0.99,
     },
@@ -48,4 +48,9 @@ _PRESETS = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3"
 
 def settings_for(environment: EnvironmentSpec, algorithm: str) -> dict[str, Any]:
     """The settings to start from: the environment's own time limit, and what a search found, if there was one."""
-    return {"max_episode_steps": environment.max_episode_steps, **_PRESETS.get(environment.name, {}).get(algorithm, {})}
+    return {"max_episode_steps": environment.max_episode_steps, **preset(environment.name, algorithm)}
+
+
+def preset(environment: str, algorithm: str) -> dict[str, Any]:
+    """What a search found for an environment, if there was one."""
+    return _PRESETS.get(environment, {}).get(algorithm, {})
