@@ -69,7 +69,9 @@ def updates(settings: dict[str, Any]) -> Measurement:
     def learn(hyper: Any, state: LearnerState, trajectory: Trajectory) -> LearnerState:
         def body(number: Any, state: LearnerState) -> LearnerState:
             keys = jax.random.split(jax.random.key(number), width)
-            return jax.vmap(functools.partial(episodic.update, setup))(hyper, state, trajectory, keys)[0]
+            return jax.vmap(functools.partial(episodic.update, setup, setup.max_episode_steps))(
+                hyper, state, trajectory, keys
+            )[0]
 
         return jax.lax.fori_loop(0, repeats, body, state)
 

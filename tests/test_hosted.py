@@ -92,7 +92,7 @@ def test_learning_among_many_is_learning_alone(algorithm):
     new, learners, metrics = jax.jit(functools.partial(episodic.update_among, setup))(
         hyper, states, which, trajectory, keys
     )
-    alone = jax.jit(functools.partial(episodic.update, setup))
+    alone = jax.jit(functools.partial(episodic.update, setup, steps))
     for place, trial in enumerate(which[:2]):
         state, metric = alone(
             *jax.tree.map(lambda x, trial=trial: x[trial], (hyper, states)),

@@ -338,7 +338,7 @@ def updater():
                   normalize_observations=True)  # fmt: skip
     hyper = Hyper(*(jnp.float32(x) for x in (0.001, 0.001, 0.99, 0.9)))
     initial = episodic.initial_state(setup, 3, 2, jax.random.key(0))
-    return initial, jax.jit(functools.partial(episodic.update, setup, hyper))
+    return initial, jax.jit(functools.partial(episodic.update, setup, EPISODE, hyper))
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,6 +1,7 @@
 """The command line `mac`. Imports JAX only when something is about to be trained or played."""
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import InputError, Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_kwargs, parse_settings
+from mean_actor_critic.grid import grid_from_json, read_grid
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS, as_file_name
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.environments.catalogue import EnvironmentSpec
+    from mean_actor_critic.reports.tensorboard import EventWriter
     from mean_actor_critic.run import Run
+    from mean_actor_critic.sweep import Plan
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
     )
     _add_checkpoint_seconds(train)
+    _add_tensorboard(train)
     _add_quiet(train)
 
     resume = command("resume", _resume, "Continue an interrupted run to its end.")
@@ -89,6 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_env(resume)
     _add_worker_options(resume)
     _add_checkpoint_seconds(resume)
+    _add_tensorboard(resume)
     _add_quiet(resume)
 
     runs = command("runs", _runs, "List runs.")
@@ -150,7 +156,15 @@ def make_parser() -> argparse.ArgumentParser:
 
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
     reproduce.add_argument("study", choices=list(CLASSIC_CONTROL), help="the five algorithms on this task")
-    reproduce.add_argument("--trials", type=int, default=100, help="of each algorithm (default: 100)")
+    extent = reproduce.add_mutually_exclusive_group()
+    looks = ", ".join(
+        "{}: {} trials of {} episodes".format(name, *task.quick) for name, task in CLASSIC_CONTROL.items()
+    )
+    extent.add_argument("--quick", action="store_true", help=f"a first look, in minutes ({looks})")
+    extent.add_argument(
+        "--full", action="store_true", help="search the settings first, as the paper did, instead of taking the presets"
+    )
+    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
@@ -188,6 +202,12 @@ def _add_worker_options(parser: argparse.ArgumentParser) -> None:
 def _add_checkpoint_seconds(parser: argparse.ArgumentParser) -> None:
     text = f"time between checkpoints, which is what a kill -9 can cost (default: {CHECKPOINT_SECONDS:g})"
     parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=CHECKPOINT_SECONDS, help=text)
+
+
+def _add_tensorboard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="write learning curves to RUN/tensorboard while training"
+    )
 
 
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -235,11 +255,12 @@ def _train(options: argparse.Namespace) -> None:
     from mean_actor_critic.training.loop import train
 
     def started(path: Path, environment: "EnvironmentSpec") -> None:
+        events.begin(path)
         if not options.quiet:
             limit = f"episodes of at most {environment.max_episode_steps} steps"
             print(f"{environment.name}: {environment.engine} engine, {limit}; run folder: {path}", file=sys.stderr)
 
-    with progress_display(options.quiet) as watch:
+    with progress_display(options.quiet) as watch, contextlib.closing(_Events(options.tensorboard)) as events:
         run = train(
             options.environment,
             options.algorithm,
@@ -255,6 +276,7 @@ def _train(options: argparse.Namespace) -> None:
             checkpoint_seconds=options.checkpoint_seconds,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
+            on_curves=events.write,
             **settings,
         )
     _show_run(run, options.quiet)
@@ -270,7 +292,8 @@ def _resume(options: argparse.Namespace) -> None:
         if not options.quiet:
             print(f"{options.path}: already finished", file=sys.stderr)
     else:
-        with progress_display(options.quiet) as watch:
+        with progress_display(options.quiet) as watch, contextlib.closing(_Events(options.tensorboard)) as events:
+            events.begin(Path(options.path))
             show = watch(str(options.path))
             run = resume(
                 options.path,
@@ -279,6 +302,7 @@ def _resume(options: argparse.Namespace) -> None:
                 step_seconds=options.step_seconds,
                 checkpoint_seconds=options.checkpoint_seconds,
                 on_progress=show,
+                on_curves=events.write,
             )
     _show_run(run, options.quiet)
 
@@ -375,13 +399,24 @@ def _reproduce(options: argparse.Namespace) -> None:
     from mean_actor_critic.studies.classic_control import reproduce
 
     task = CLASSIC_CONTROL[options.study]
-    episodes = task.episodes if options.episodes is None else options.episodes
-    default = f"{RUNS}/{options.study}-{options.trials}x{episodes}-seed{options.seed}"
-    folder = Path(options.out or default)
-    runs: dict[str, Run] = {}
+    usual = task.quick if options.quick else (100, task.episodes)
+    trials, episodes = (
+        usual[i] if asked is None else asked for i, asked in enumerate((options.trials, options.episodes))
+    )
+    kind = "full-" if options.full else ""
+    folder = Path(options.out or f"{RUNS}/{options.study}-{kind}{trials}x{episodes}-seed{options.seed}")
     started = time.monotonic()
+    winners = None
+    if options.full:
+        grid = grid_from_json(GRID)
+        from mean_actor_critic.studies.search import make_plan
+
+        plan = make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
+        sweep = _search(folder / "search", plan, options.study, options.quiet)
+        winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
+    runs: dict[str, Run] = {}
     with progress_display(options.quiet) as watch:
-        for run, reused in reproduce(task, folder, options.trials, episodes, options.seed, watch):
+        for run, reused in reproduce(task, folder, trials, episodes, options.seed, watch, winners):
             runs[run.experiment.setup.algorithm] = run
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
@@ -396,9 +431,7 @@ def _reproduce(options: argparse.Namespace) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> None:
-    from mean_actor_critic.grid import grid_from_json, read_grid
-    from mean_actor_critic.reports import search as report
-    from mean_actor_critic.studies.search import make_plan, search
+    from mean_actor_critic.studies.search import make_plan
 
     task = CLASSIC_CONTROL.get(options.task)
     plan = make_plan(
@@ -411,23 +444,61 @@ def _sweep(options: argparse.Namespace) -> None:
         halving=options.halving,
         seed=options.seed,
     )
-    folder = Path(options.out or f"{RUNS}/sweep-{as_file_name(options.task)}")
+    _search(Path(options.out or f"{RUNS}/sweep-{as_file_name(options.task)}"), plan, options.task, options.quiet)
+
+
+def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> Sweep:
+    """Train what a plan asks for and is not there yet, and say what came of it."""
+    from mean_actor_critic.reports import search as report
+    from mean_actor_critic.studies.search import search
+
     started, trained, reused = time.monotonic(), 0, 0
-    with progress_display(options.quiet) as watch:
-        for done in search(folder, plan, watch(f"sweep {options.task}")):
+    with progress_display(quiet) as watch:
+        for done in search(folder, plan, watch(f"sweep {label}")):
             trained += 0 if done.reused else len(done.cell.points) * done.cell.trials
             reused += done.reused
     sweep = Sweep.load(folder)
-    report.write_summary(sweep, folder / "summary.csv")
-    if not options.quiet:
+    summary = folder / "summary.csv"
+    report.write_summary(sweep, summary)
+    if not quiet:
         _console().print(report.winners_table(sweep, plan.rule))
         if reused:
             print(f"{reused} cells were already there and taken as they are")
         print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - started:.0f} s")
-        print(f"{folder}: results {sweep.results_digest[:16]}; written: {folder / 'summary.csv'}")
+        print(f"{folder}: results {sweep.results_digest[:16]}; written: {summary}")
+    return sweep
 
 
 # --- shared ----------------------------------------------------------------------------------------------------------
+
+
+class _Events:
+    """TensorBoard events of a run, if they are wanted."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._writer: EventWriter | None = None
+        if wanted:
+            from mean_actor_critic.reports.tensorboard import require_tensorboard
+
+            require_tensorboard()
+
+    def begin(self, run: Path) -> None:
+        """For a run folder that is there."""
+        if self._wanted:
+            from mean_actor_critic.reports.tensorboard import EventWriter
+
+            self._writer = EventWriter(run)
+
+    def write(self, returns: Any, lengths: Any) -> None:
+        """Whatever is new."""
+        if self._writer is not None:
+            self._writer(returns, lengths)
+
+    def close(self) -> None:
+        """Everything is on disk."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _load_player(path: str, trial: int | None) -> "Run | Agent":

@@ -259,6 +259,17 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
+def settings_as_words(settings: Mapping[str, Any]) -> list[str]:
+    """The `name=value` words that `parse_settings` makes these settings of."""
+    return [f"{name}={_as_word(value)}" for name, value in settings.items()]
+
+
+def _as_word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def make_experiment(
     environment: str,
     algorithm: str,
@@ -333,6 +344,11 @@ def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
         except ValueError:
             kwargs[name] = text
     return checked_kwargs(kwargs)
+
+
+def kwargs_as_words(kwargs: Mapping[str, Any]) -> list[str]:
+    """The `name=value` words that `parse_kwargs` makes these keyword arguments of."""
+    return [f"{name}={json.dumps(value)}" for name, value in kwargs.items()]
 
 
 def _plain(value: Any) -> Any:

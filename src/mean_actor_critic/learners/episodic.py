@@ -1,6 +1,9 @@
 """The paper's classic-control learner: after each episode, some critic steps on replayed data, then one policy step."""
 
 import functools
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +32,7 @@ from mean_actor_critic.types import (
 LARGEST_POLICY_WEIGHT = 1e3
 LARGEST_CRITIC_WEIGHT = 1e4  # more, because a critic's outputs are of the size of the returns
 
+POLICY_ROWS = 64  # states of an episode that the policy step takes at a time
 TARGET_ROWS = 320  # rows whose targets are computed together: enough to pay, few enough to stay in the cache
 
 
@@ -65,15 +69,25 @@ def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
 
 
 def update(
-    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, key: Array
+    setup: Setup,
+    longest: Int[Array, ""],
+    hyper: Hyper,
+    state: LearnerState,
+    trajectory: Trajectory,
+    key: Array,
 ) -> tuple[LearnerState, EpisodeMetrics]:
-    """Remember one episode and learn from it."""
+    """Remember one episode and learn from it. `longest` is the length of the longest among those learned together."""
     if not setup.has_critic:
-        return learn(setup, hyper, state, trajectory, None)
+        return learn(setup, longest, hyper, state, trajectory, None)
     assert isinstance(state.replay, ring.Replay)
     replay = ring.add(state.replay, critic_rows(setup, hyper, trajectory), trajectory.valid)
     sampled = ring.sample(replay, key, minibatch_shape(setup))
-    return learn(setup, hyper, state._replace(replay=replay), trajectory, sampled)
+    return learn(setup, longest, hyper, state._replace(replay=replay), trajectory, sampled)
+
+
+def longest_of(trajectories: Trajectory) -> Int[Array, ""]:
+    """Steps of the longest of some episodes [lane]."""
+    return jnp.max(jnp.sum(trajectories.valid, axis=-1, dtype=jnp.int32))
 
 
 def update_among(
@@ -105,7 +119,9 @@ def update_among(
         rows = jax.vmap(functools.partial(critic_rows, setup))(own_hyper, trajectory)
         replay = ring.add_among(replay, which, rows, trajectory.valid)
         sampled = ring.sample_among(replay, which, key, minibatch_shape(setup))
-    new, metrics = jax.vmap(functools.partial(learn, setup))(own_hyper, own, trajectory, sampled)
+    new, metrics = jax.vmap(functools.partial(learn, setup, longest_of(trajectory)))(
+        own_hyper, own, trajectory, sampled
+    )
     written = jax.tree.map(lambda all_, one: all_.at[which].set(one, mode="drop"), states._replace(replay=()), new)
     return written._replace(replay=replay), new, metrics
 
@@ -121,7 +137,12 @@ def minibatch_shape(setup: Setup) -> tuple[int, int]:
 
 
 def learn(
-    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, sampled: ring.Transitions | None
+    setup: Setup,
+    longest: Int[Array, ""],
+    hyper: Hyper,
+    state: LearnerState,
+    trajectory: Trajectory,
+    sampled: ring.Transitions | None,
 ) -> tuple[LearnerState, EpisodeMetrics]:
     """Learn from one episode and rows sampled from the replay. The replay itself is neither read nor changed.
 
@@ -132,7 +153,7 @@ def learn(
         learned = learned._replace(normalizer=_observe(state.normalizer, trajectory))
     if sampled is not None:
         learned = _improve_critic(setup, hyper, learned, sampled)
-    learned = _improve_policy(setup, hyper, learned, trajectory)
+    learned = _improve_policy(setup, hyper, learned, trajectory, longest)
 
     episode = state.episode + 1
     healthy = _is_healthy(learned)
@@ -182,29 +203,47 @@ def _improve_critic(setup: Setup, hyper: Hyper, state: LearnerState, sampled: ri
     return state._replace(critic=critic, critic_optimizer=optimizer_state)
 
 
-def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory) -> LearnerState:
-    """One step on the episode's states, each counting 1/T."""
-    observation = _seen(state.normalizer, trajectory.observation[:-1])
+class _States(NamedTuple):
+    """The states of an episode, with what the policy step needs to know of each."""
+
+    observation: Float[Array, "time observation"]
+    action: Int[Array, " time"]
+    returns: Float[Array, " time"]
+    weight: Float[Array, " time"]  # 1/T, and 0 after the end
+
+
+def _improve_policy(
+    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, longest: Int[Array, ""]
+) -> LearnerState:
+    """One step on the episode's states, each counting 1/T. What is padding after `longest` steps costs nothing."""
     returns = discounted_returns(trajectory.reward, hyper.discount)
     average = state.average_return
-    state_weight = trajectory.valid / jnp.sum(trajectory.valid)
-    actions = state.policy[-1].bias.shape[0]
-    no_values = jnp.zeros((observation.shape[0], actions))
-    q = mlp(state.critic, observation, setup.activation, dense) if setup.has_critic else no_values
+    states = _States(
+        observation=_seen(state.normalizer, trajectory.observation[:-1]),
+        action=trajectory.action,
+        returns=returns,
+        weight=trajectory.valid / jnp.sum(trajectory.valid),
+    )
 
-    def loss(policy: Network) -> Array:
-        log_policy = log_softmax(mlp(policy, observation, setup.activation, dense))
-        evidence = Evidence(
-            policy=jnp.exp(log_policy),
-            q=q,
-            returns=returns,
-            baseline=average.total / jnp.maximum(average.weight, 1e-6),
-            action=trajectory.action,
-        )
-        return policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), state_weight)
+    def gradient_over(some: _States) -> Network:
+        no_values = jnp.zeros((some.action.shape[0], state.policy[-1].bias.shape[0]))
+        q = mlp(state.critic, some.observation, setup.activation, dense) if setup.has_critic else no_values
+
+        def loss(policy: Network) -> Array:
+            log_policy = log_softmax(mlp(policy, some.observation, setup.activation, dense))
+            evidence = Evidence(
+                policy=jnp.exp(log_policy),
+                q=q,
+                returns=some.returns,
+                baseline=average.total / jnp.maximum(average.weight, 1e-6),
+                action=some.action,
+            )
+            return policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), some.weight)
+
+        return jax.grad(loss)(state.policy)
 
     direction, optimizer_state = directions(setup.optimizer).update(
-        jax.grad(loss)(state.policy), state.policy_optimizer
+        _sum_over_chunks(gradient_over, states, longest), state.policy_optimizer
     )
     return state._replace(
         policy=_descend(state.policy, direction, hyper.actor_lr),
@@ -214,6 +253,28 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: LearnerState, trajectory:
             weight=hyper.baseline_decay * average.weight + (1 - hyper.baseline_decay),
         ),
     )
+
+
+def _sum_over_chunks(function: Callable[[_States], Network], states: _States, longest: Int[Array, ""]) -> Network:
+    """The sum of `function` over the states, a chunk at a time, as far as the `longest` episode goes.
+
+    A chunk of padding adds exactly nothing, so that how long other trials' episodes were changes no bit.
+    """
+    steps = states.action.shape[0]
+    chunks = -(-steps // POLICY_ROWS)
+    rows = min(steps, POLICY_ROWS)
+
+    def cut(x: Array) -> Array:
+        padded = jnp.pad(x, [(0, chunks * rows - steps), *[(0, 0)] * (x.ndim - 1)])
+        return padded.reshape(chunks, rows, *x.shape[1:])
+
+    cut_states = jax.tree.map(cut, states)
+
+    def add(chunk: Array, total: Network) -> Network:
+        return jax.tree.map(operator.add, total, function(jax.tree.map(lambda x: x[chunk], cut_states)))
+
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, jax.tree.map(lambda x: x[0], cut_states)))
+    return jax.lax.fori_loop(0, -(-longest // rows), add, nothing)
 
 
 def _initial_normalizer(size: int) -> Normalizer:

@@ -1,11 +1,12 @@
 """The paper's classic-control studies: five algorithms, 100 trials each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, applicable_settings, make_experiment
+from mean_actor_critic.grid import Settings
 from mean_actor_critic.presets import SEARCH_SEEDS, settings_for
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.run import Run
@@ -20,21 +21,29 @@ def reproduce(
     episodes: int,
     seed: int,
     watch: Watch,
+    winners: Mapping[str, Settings] | None = None,
 ) -> Iterator[tuple[Run, bool]]:
-    """Yield each algorithm's run in the paper's order, and whether it was already there. Interrupted ones go on."""
+    """Yield each algorithm's run in the paper's order, and whether it was already there. Interrupted ones go on.
+
+    Args:
+        task: which study.
+        folder: of its runs.
+        trials: of each algorithm.
+        episodes: of each trial.
+        seed: of the trials; not one that searches use.
+        watch: shows progress.
+        winners: settings by algorithm, as a search found them; by default the presets.
+    """
     if seed in SEARCH_SEEDS:
         raise InputError("seed", seed, f"one below {SEARCH_SEEDS.start}: the settings were searched with the others")
     environment = find_environment(task.environment)
     for algorithm in ALGORITHMS:
         path = folder / algorithm
+        # all of them, so that no preset fills in what a search left at its default
+        settings = settings_for(environment, algorithm) if winners is None else _complete(winners[algorithm], algorithm)
+        settings = {"max_episode_steps": environment.max_episode_steps, **settings}
         asked = make_experiment(
-            task.environment,
-            algorithm,
-            trials,
-            episodes,
-            seed,
-            settings_for(environment, algorithm),
-            engine=environment.engine,
+            task.environment, algorithm, trials, episodes, seed, settings, engine=environment.engine
         )
         there = Run.load(path) if (path / "manifest.json").exists() else None
         if there is not None and there.experiment != asked:
@@ -42,10 +51,22 @@ def reproduce(
         if there is None:
             show = watch(algorithm)
             run = train(
-                task.environment, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, on_progress=show
+                task.environment,
+                algorithm,
+                trials=trials,
+                episodes=episodes,
+                seed=seed,
+                out=path,
+                on_progress=show,
+                **settings,
             )
             yield run, False
         elif there.finished:
             yield there, True
         else:
             yield resume(path, on_progress=watch(algorithm)), False
+
+
+def _complete(settings: Settings, algorithm: str) -> Settings:
+    defaults = {name: SETTINGS[name].default for name in applicable_settings(algorithm) if name != "max_episode_steps"}
+    return {**defaults, **settings}

@@ -15,8 +15,12 @@ class Task(NamedTuple):
 
     title: str
     environment: str
+    steps: int  # time limit of an episode
     episodes: int  # the authors' code trains for so many
     budgets: tuple[int, ...]  # episodes to report at; the paper does not say over how many its means run
+    solved: float  # mean return from which Gymnasium takes it to be solved
+    quick: tuple[int, int]  # trials and episodes of a first look that takes minutes
+    halving: str | None  # how hopeless settings are stopped in its search; None where the whole grid can be afforded
     scores: dict[str, Published]
 
 
@@ -24,9 +28,13 @@ CLASSIC_CONTROL = {
     "cart-pole": Task(
         "Cart Pole",
         "CartPole-v0",
-        200,
-        (200, 500, 1000),
-        {
+        steps=200,
+        episodes=200,
+        budgets=(200, 500, 1000),
+        solved=195.0,
+        quick=(20, 200),
+        halving=None,
+        scores={
             "reinforce": Published(109.5, 13.3),
             "advantage_reinforce": Published(121.8, 11.2),
             "actor_critic": Published(138.7, 13.2),
@@ -37,9 +45,13 @@ CLASSIC_CONTROL = {
     "lunar-lander": Task(
         "Lunar Lander",
         "LunarLander-v3",
-        3000,
-        (1000, 3000),
-        {
+        steps=1000,
+        episodes=3000,
+        budgets=(1000, 3000),
+        solved=200.0,
+        quick=(8, 300),
+        halving="episodes",
+        scores={
             "reinforce": Published(101.1, 10.5),
             "advantage_reinforce": Published(114.7, 8.1),
             "actor_critic": Published(124.6, 5.1),

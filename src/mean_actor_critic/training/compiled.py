@@ -8,6 +8,7 @@ devices is recorded, and the last group is padded with copies.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from mean_actor_critic.types import Actor, EpisodeMetrics, LearnerState, Traject
 
 SEGMENT_CAPACITY = 64  # episodes that one call can report on; how many it plays is an argument
 WIDEST = 50  # lanes on a device beyond which more of them no longer pay
-CACHE_BYTES = 2**20  # of a core, for the activations of all its lanes: measured, about half of a second-level cache
+CACHE_BYTES = 2**20  # of a core, for what all its lanes work on: measured, about half of a second-level cache
 
 Build = Callable[[], Any]  # makes the functional environment; equal for the same one, so that programs are found again
 
@@ -51,11 +52,21 @@ class Segment(NamedTuple):
 
 def choose_width(setup: Setup, trials: int, devices: int) -> int:
     """Lanes per device for a study: as few blocks as the cache allows, evenly filled."""
-    activations = 2 * 4 * setup.batch_size * max(setup.hidden, default=1)  # bytes: forward and backward, float32
-    widest = min(WIDEST, max(8, CACHE_BYTES // activations)) if setup.has_critic else WIDEST
+    widest = max(1, min(WIDEST, CACHE_BYTES // _bytes_at_work(setup)))
     per_device = -(-trials // devices)
     blocks = -(-per_device // widest)
     return -(-per_device // blocks)
+
+
+def _bytes_at_work(setup: Setup) -> int:
+    """What one lane's updates go over again and again, float32.
+
+    Weights, their gradient and two moments of it, and the
+    activations of a critic step, forward and backward. A policy step comes but once an episode.
+    """
+    activations = 2 * setup.batch_size * max(setup.hidden, default=1) if setup.has_critic else 1
+    weights = sum(inputs * outputs for inputs, outputs in itertools.pairwise(setup.hidden))
+    return 4 * (activations + 4 * weights)
 
 
 def device_count() -> int:
@@ -109,12 +120,12 @@ def _advance(
     lanes = trial.shape[0]
     metrics = EpisodeMetrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
     play = functools.partial(rollout, setup, build)
-    learn = jax.vmap(functools.partial(episodic.update, setup))
 
     def episode(number: Array, carry: tuple[LearnerState, EpisodeMetrics]) -> tuple[LearnerState, EpisodeMetrics]:
         state, metrics = carry
         keys = jax.vmap(functools.partial(training_keys, seed))(trial, state.episode)
         trajectory = play(state.actor, keys)
+        learn = jax.vmap(functools.partial(episodic.update, setup, episodic.longest_of(trajectory)))
         state, new = learn(hyper, state, trajectory, keys.minibatches)
         return state, jax.tree.map(lambda all_, one: all_.at[number].set(one), metrics, new)
 

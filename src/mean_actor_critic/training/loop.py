@@ -32,6 +32,7 @@ from mean_actor_critic.training.study import Study, choose_width, make_study
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
 OnStart = Callable[[Path, EnvironmentSpec], None]
+OnCurves = Callable[[Any, Any], None]
 
 
 def train(
@@ -51,6 +52,7 @@ def train(
     checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
     on_start: OnStart | None = None,
+    on_curves: OnCurves | None = None,
     **settings: Any,
 ) -> Run:
     """Train `trials` independent agents and keep everything in a run folder.
@@ -74,6 +76,7 @@ def train(
         checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
         on_progress: called after every segment.
         on_start: called once with the run folder and the environment, before training begins.
+        on_curves: called after every segment with returns and lengths [trials, episodes] so far, to look at only.
         **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
             A number may be given for each trial, as a list.
 
@@ -103,7 +106,7 @@ def train(
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
     path = Path(out) if out is not None else _free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, spec.spaces, width, versions)
-    return _carry_on(path, manifest, spec, limits, checkpoint_seconds, on_progress, on_start)
+    return _carry_on(path, manifest, spec, limits, checkpoint_seconds, on_progress, on_start, on_curves)
 
 
 def resume(
@@ -114,6 +117,7 @@ def resume(
     step_seconds: float = STEP_SECONDS,
     checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
+    on_curves: OnCurves | None = None,
 ) -> Run:
     """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
 
@@ -124,6 +128,7 @@ def resume(
         step_seconds: as for `train`.
         checkpoint_seconds: time between checkpoints.
         on_progress: called after every segment.
+        on_curves: as for `train`.
     """
     _check_seconds(checkpoint_seconds)
     limits = WorkerLimits(workers, step_seconds).checked()
@@ -133,7 +138,7 @@ def resume(
     changed = devices.changes(manifest.versions, spec.engine)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
-    return _carry_on(folder, manifest, spec, limits, checkpoint_seconds, on_progress)
+    return _carry_on(folder, manifest, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
 
 
 def _carry_on(
@@ -144,6 +149,7 @@ def _carry_on(
     checkpoint_seconds: float,
     on_progress: Show | None,
     on_start: OnStart | None = None,
+    on_curves: OnCurves | None = None,
 ) -> Run:
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     words = resume_words(environment)
@@ -169,6 +175,8 @@ def _carry_on(
                     raise fault.with_advice(f"whole episodes are kept; {advice}") from None
                 if on_progress:
                     on_progress(progress)
+                if on_curves:
+                    on_curves(study.curves.returns, study.curves.lengths)
                 unsaved = True
                 if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
                     _save(path, manifest, study)

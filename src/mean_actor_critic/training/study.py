@@ -10,10 +10,13 @@ from mean_actor_critic.store import Arrays, Manifest
 from mean_actor_critic.training import compiled, hosted
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
+from mean_actor_critic.training.records import Curves
 
 
 class Study(Protocol):
     """What the training loop needs of an engine."""
+
+    curves: Curves
 
     @property
     def finished(self) -> bool:

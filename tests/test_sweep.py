@@ -1,0 +1,302 @@
+"""Searches: every cell once, whatever interrupts them; one program for many settings; winners by the rule asked for."""
+
+import json
+import logging
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from helpers import assert_refused, mac, message_of
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS, make_experiment
+from mean_actor_critic.grid import grid_from_json, read_grid
+from mean_actor_critic.learners.optimizers import directions
+from mean_actor_critic.networks import ACTIVATIONS
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.paper import GRID
+from mean_actor_critic.studies.search import make_plan, search
+from mean_actor_critic.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
+from mean_actor_critic.training.compiled_study import CompiledStudy
+
+SMALL = {"max_episode_steps": 40, "minibatches": 2, "batch_size": 8, "replay_capacity": 100}
+TINY = {"choices": {"hidden": [[8]], "optimizer": ["sgd", "adam"], "lr": [0.001, 0.01]}, "fixed": SMALL}
+
+
+def tiny_plan(document=TINY, algorithms=("mac",), trials=2, episodes=6, **options):
+    return make_plan("CartPole-v0", algorithms, grid_from_json(document), trials, episodes, **options)
+
+
+def train(folder, plan):
+    """The finished sweep, and the cells that were trained."""
+    trained = [done.cell for done in search(folder, plan) if not done.reused]
+    return Sweep.load(folder), trained
+
+
+# --- grids -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_paper_s_grid_has_1036_settings_of_every_algorithm(algorithm):
+    points = grid_from_json(GRID).points(algorithm)
+    assert len(points) == 1036
+    assert len({json.dumps(point, sort_keys=True) for point in points}) == 1036
+    assert sum("activation" not in point for point in points) == 4 * 7  # the linear networks
+    for point in points:  # all can be trained
+        make_experiment("CartPole-v0", algorithm, 1, 1, 0, point)
+
+
+def test_a_tied_rate_is_both_rates():
+    (point,) = grid_from_json({"choices": {"lr": [0.5]}}).points("mac")
+    assert point == {"actor_lr": 0.5, "critic_lr": 0.5}
+    assert grid_from_json({"choices": {"lr": [0.5]}}).points("reinforce") == [{"actor_lr": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([], "choices"),
+        ({}, "choices"),
+        ({"choices": {}}, "choices"),
+        ({"choices": {"lr": 0.1}}, "a list of values"),
+        ({"choices": {"lr": []}}, "a list of values"),
+        ({"choices": {"lr": [-1]}}, "grid: lr: -1"),
+        ({"choices": {"lr": [[0.1, 0.2]]}}, "grid: lr"),
+        ({"choices": {"hiden": [[64]]}}, "did you mean hidden"),
+        ({"choices": {"hidden": [[0]]}}, "grid: hidden"),
+        ({"choices": {"optimizer": ["any"]}}, "grid: optimizer: 'any'"),
+        ({"choices": {"lr": [0.1]}, "fixed": {"lr": 0.1}}, "each setting once"),
+        ({"choices": {"lr": [0.1], "actor_lr": [0.1]}}, "each setting once"),
+        ({"choices": {"lr": [0.1]}, "more": 1}, "choices"),
+        ({"choices": {name: [0.1] * 101 for name in ("actor_lr", "critic_lr", "discount", "baseline_decay")}}, "up to"),
+    ],
+)
+def test_a_grid_that_cannot_be_used_is_refused_in_one_line(document, words, tmp_path):
+    assert words in message_of(lambda: grid_from_json(document))
+    file = tmp_path / "grid.json"
+    file.write_text(json.dumps(document))
+    assert_refused(mac("sweep", "cart-pole", "--grid", file, "--out", tmp_path / "s"), 2, words)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_file_that_is_no_grid_is_refused_in_one_line(tmp_path):
+    (tmp_path / "text").write_text("nothing")
+    assert "JSON" in message_of(lambda: read_grid(tmp_path / "text"))
+    assert "JSON" in message_of(lambda: read_grid(tmp_path / "absent"))
+
+
+# --- one program for many settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_traced_optimiser_takes_the_named_one_s_steps(name):
+    weights = {"a": jnp.arange(3.0), "b": jnp.ones((2, 2))}
+    named = directions(name)
+    traced = directions(jnp.int32(OPTIMIZERS.index(name)))
+    state, slots = named.init(weights), traced.init(weights)
+    for step in range(5):
+        gradient = jax.tree.map(lambda w, step=step: jnp.sin(w + step), weights)
+        direction, state = named.update(gradient, state)
+        same, slots = jax.jit(traced.update)(gradient, slots)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), direction, same)
+
+
+def test_all_activations_and_optimisers_share_one_compilation_and_learn_as_their_own_programs_do(caplog):
+    environment = find_environment("CartPole-v0")
+    jax.config.update("jax_log_compiles", True)
+    compilations = 0
+    try:
+        for activation in ACTIVATIONS:
+            for optimizer in OPTIMIZERS:
+                settings = {**SMALL, "hidden": (9,), "activation": activation, "optimizer": optimizer, "actor_lr": 0.02}
+                experiment = make_experiment("CartPole-v0", "mac", 2, 5, 0, settings)
+                studies = []
+                for shared in (True, False):
+                    caplog.clear()
+                    study = CompiledStudy(experiment, environment, 2, None, shared_program=shared)
+                    with caplog.at_level(logging.WARNING):
+                        while not study.finished:
+                            study.advance()
+                    if shared:
+                        compilations += sum(text.startswith("Compiling jit(_advance)") for text in caplog.messages)
+                    studies.append(study.arrays())
+                shared_arrays, own = studies
+                np.testing.assert_array_equal(shared_arrays["lengths"], own["lengths"])
+                for name in ("state/policy/0/weight", "state/critic/1/weight"):
+                    np.testing.assert_allclose(shared_arrays[name], own[name], rtol=1e-3, atol=1e-5)
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    assert compilations == 1
+
+
+def test_a_setting_that_diverges_does_not_change_its_neighbours(tmp_path):
+    wild, tame = (
+        {"choices": {"actor_lr": [0.01, rate, 0.02], "hidden": [[8]]}, "fixed": SMALL} for rate in (1e9, 0.001)
+    )
+    (first, _), (second, _) = (train(tmp_path / str(i), tiny_plan(grid)) for i, grid in enumerate((wild, tame)))
+    results = [{o.settings["actor_lr"]: o for o in sweep.outcomes()} for sweep in (first, second)]
+    assert results[0][1e9].diverged_at.all()
+    assert np.isfinite(results[0][1e9].returns).all()
+    for rate in (0.01, 0.02):
+        np.testing.assert_array_equal(results[0][rate].returns, results[1][rate].returns)
+        assert not results[0][rate].diverged_at.any()
+
+
+def test_the_points_of_a_cell_have_the_same_trials(tmp_path):
+    same_twice = {"choices": {"actor_lr": [0.01, 0.01000001], "hidden": [[8]]}, "fixed": {**SMALL, "critic_lr": 0.01}}
+    sweep, _ = train(tmp_path / "s", tiny_plan(same_twice, trials=3))
+    first, second = sweep.outcomes()
+    np.testing.assert_array_equal(first.returns[:, 0], second.returns[:, 0])  # before anything was learned
+    assert len(np.unique(first.returns[:, 0])) > 1
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
+    plan = tiny_plan()
+    sweep, trained = train(tmp_path / "s", plan)
+    assert len(trained) == 2
+    assert sweep.finished
+    again, none = train(tmp_path / "s", plan)
+    assert not none
+    assert again.results_digest == sweep.results_digest
+    assert "another plan" in message_of(lambda: list(search(tmp_path / "s", tiny_plan(trials=3))))
+
+
+def test_a_damaged_cell_is_set_aside_and_trained_again(tmp_path):
+    plan = tiny_plan()
+    sweep, trained = train(tmp_path / "s", plan)
+    file = tmp_path / "s" / "cells" / f"{trained[1].name}.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.warns(UserWarning, match="trained again"):
+        again, (cell,) = train(tmp_path / "s", plan)
+    assert cell.name == trained[1].name
+    assert again.results_digest == sweep.results_digest
+    assert file.with_name(f"{file.name}.damaged").read_bytes() == content
+
+
+def test_halving_trains_the_best_third_longer(tmp_path):
+    grid = {**TINY, "choices": {"hidden": [[8]], "lr": [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]}}
+    sweep, cells = train(tmp_path / "s", tiny_plan(grid, trials=10, halving="trials"))
+    assert sweep.plan.rungs == (Rung(2, 6), Rung(5, 6), Rung(10, 6))
+    assert [(cell.rung, len(cell.points), cell.first_trial, cell.trials) for cell in cells] == [
+        (0, 6, 0, 2), (1, 2, 2, 3), (2, 1, 5, 5),
+    ]  # fmt: skip
+    by_point = {o.settings["actor_lr"]: o for o in sweep.outcomes()}
+    of_first = {rate: np.mean(scores(o.returns[:2], "asymptotic")) for rate, o in by_point.items()}
+    climbed = {rate for rate, outcome in by_point.items() if outcome.rung > 0}
+    assert climbed == set(sorted(of_first, key=of_first.get)[-2:])
+    assert sorted(len(o.returns) for o in by_point.values()) == [2, 2, 2, 2, 5, 10]
+    assert len(sweep.winners()["mac"].returns) == 10
+    assert sweep.plan.episodes(6) == 6 * (6 * 2 + 2 * 3 + 1 * 5)
+
+
+def test_longer_rungs_begin_anew(tmp_path):
+    grid = {**TINY, "choices": {"hidden": [[8]], "lr": [0.001, 0.003, 0.01]}}
+    sweep, cells = train(tmp_path / "s", tiny_plan(grid, episodes=9, halving="episodes"))
+    assert [(cell.episodes, len(cell.points), cell.first_trial) for cell in cells] == [(1, 3, 0), (3, 1, 0), (9, 1, 0)]
+    assert sorted(o.returns.shape for o in sweep.outcomes()) == [(2, 1), (2, 1), (2, 9)]
+
+
+def test_the_winner_depends_on_the_rule(tmp_path):
+    sweep = create_sweep(tmp_path / "s", tiny_plan(), {})
+    late, early = np.zeros((2, 6), np.float32), np.zeros((2, 6), np.float32)
+    late[:, 4:], early[:, :4] = 10, 9
+    (cell, other) = sweep.cells("mac")
+    for which, curves in ((cell, (late, early)), (other, (late / 2, early / 2))):
+        sweep.write(which, CellResult(np.stack(curves), np.zeros((2, 2), np.int32)), 0.0)
+    loaded = Sweep.load(tmp_path / "s")
+    assert _rate(loaded.winners("asymptotic")["mac"]) == 0.001
+    assert _rate(loaded.winners("area")["mac"]) == 0.01
+    assert loaded.winners()["mac"].settings == loaded.winners("asymptotic")["mac"].settings
+
+
+def _rate(outcome: Outcome) -> float:
+    return outcome.settings["actor_lr"]
+
+
+@pytest.mark.parametrize("seed", [0, SEARCH_SEEDS.start - 1])
+def test_reporting_seeds_are_not_searched_with(seed, tmp_path):
+    assert "reported" in message_of(lambda: list(search(tmp_path / "s", tiny_plan(seed=seed))))
+    assert not (tmp_path / "s").exists()
+
+
+def test_search_seeds_are_not_reported_with(tmp_path):
+    words = ("--seed", str(SEARCH_SEEDS.start), "--trials", "1", "--episodes", "1", "--out", tmp_path / "r")
+    assert_refused(mac("reproduce", "cart-pole", *words), 2, "seed")
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def killable(tmp_path_factory):
+    """A sweep of a dozen short cells, and what comes of it uninterrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    grid = {"choices": {"hidden": [[16]], "activation": ["relu", "tanh"], "optimizer": ["sgd", "adam", "rmsprop"],
+                        "lr": [0.001, 0.01]}, "fixed": {**SMALL, "minibatches": 20}}  # fmt: skip
+    (folder / "grid.json").write_text(json.dumps(grid))
+    words = ["sweep", "cart-pole", "--algorithm", "mac", "reinforce", "--grid", str(folder / "grid.json"),
+             "--trials", "4", "--episodes", "150", "--halving", "trials"]  # fmt: skip
+    subprocess.run(_command(*words, "--quiet", "--out", folder / "s"), check=True, timeout=300)
+    return words, Sweep.load(folder / "s").results_digest
+
+
+def _command(*words):
+    return [sys.executable, "-m", "mean_actor_critic", *map(str, words)]
+
+
+def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, tmp_path, pytestconfig):
+    words, uninterrupted = killable
+    folder = tmp_path / "s"
+    moments, kills, seen = random.Random(1), 0, {}
+    for _ in range(pytestconfig.getoption("--n")):
+        process = subprocess.Popen(_command(*words, "--out", folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while process.poll() is None and len(list(folder.glob("cells/*.safetensors"))) <= len(seen):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.3))
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        now = {file.name: file.stat().st_mtime_ns for file in folder.glob("cells/*.safetensors")}
+        assert seen.items() <= now.items()  # no cell is lost, and none is written again
+        seen = now
+    last = subprocess.run(_command(*words, "--out", folder), check=True, timeout=300, capture_output=True, text=True)
+    assert kills >= 2, "the sweep ended before it could be killed: make it longer"
+    assert Sweep.load(folder).results_digest == uninterrupted
+    assert uninterrupted[:16] in last.stdout
+    assert f"{len(seen)} cells were already there" in last.stdout
+    assert seen.items() <= {f.name: f.stat().st_mtime_ns for f in folder.glob("cells/*.safetensors")}.items()
+
+
+def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
+    words, _ = killable
+    process = subprocess.Popen(_command(*words, "--out", tmp_path / "s"), stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list((tmp_path / "s").glob("cells/*.safetensors")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert errors.strip().splitlines()[-1] == "mac: interrupted; the same command goes on from here"
+
+
+def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
+    (tmp_path / "grid.json").write_text(json.dumps({**TINY, "choices": {"hidden": [[8]], "lr": [0.001, 0.01, 0.1]}}))
+    outcome = mac("sweep", "CartPole-v0", "--algorithm", "mac", "--grid", tmp_path / "grid.json", "--trials", "4",
+                  "--episodes", "5", "--halving", "trials", "--rule", "area", "--out", tmp_path / "s")  # fmt: skip
+    assert outcome.code == 0
+    assert "Best by area" in outcome.out
+    assert "3 settings of 1 algorithms" in outcome.out
+    assert "of the episodes saved" in outcome.out
+    lines = (tmp_path / "s" / "summary.csv").read_text().splitlines()
+    assert len(lines) == 1 + 3
+    assert lines[0].startswith("algorithm,")
