@@ -1,53 +1,16 @@
-"""Statistics, tables and figures say what the data say."""
+"""Tables and figures say what the data say."""
 
 import csv
 
-import numpy as np
 import pytest
-from scipy import stats
 
 import mean_actor_critic as mac
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports import classic_control as report
-from mean_actor_critic.reports.statistics import summarise, trial_scores
 from mean_actor_critic.reports.tables import diverged_line
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
-
-
-def test_a_summary_is_mean_sd_and_an_interval_that_covers():
-    values = np.random.default_rng(0).normal(50, 10, 100)
-    summary = summarise(values)
-    assert summary.mean == pytest.approx(values.mean())
-    assert summary.sd == pytest.approx(stats.tstd(values))
-    assert summary.n == 100
-    # for a hundred normal values the bootstrap is close to Student's interval
-    low, high = stats.t.interval(0.95, 99, loc=values.mean(), scale=stats.sem(values))
-    assert summary.low == pytest.approx(low, abs=0.3)
-    assert summary.high == pytest.approx(high, abs=0.3)
-    assert summarise(values) == summary
-
-
-def test_one_value_has_no_interval_and_equal_ones_a_point():
-    assert summarise([3.0]).interval == "–"
-    assert summarise([3.0, 3.0]).interval == "[3.0, 3.0]"
-
-
-def test_intervals_cover_the_true_mean_about_as_often_as_they_say():
-    random = np.random.default_rng(0)
-    studies = 300
-    covered = 0
-    for _ in range(studies):
-        summary = summarise(200 - random.gamma(2.0, 10.0, 40))  # skewed, as returns near a ceiling are
-        covered += summary.low <= 180 <= summary.high
-    # 95 % nominal; five standard errors of a binomial proportion below
-    assert covered / studies > 0.95 - 5 * np.sqrt(0.95 * 0.05 / studies)
-
-
-def test_a_trial_scores_its_mean_over_the_first_episodes():
-    returns = np.array([[1.0, 3.0, 100.0], [2.0, 4.0, 100.0]])
-    np.testing.assert_allclose(trial_scores(returns, 2), [2.0, 3.0])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,71 @@
+"""Studies of the paper: from presets or from a search's winners, with what is there taken as it is and said to be."""
+
+import json
+
+import pytest
+
+from helpers import assert_refused, mac
+from mean_actor_critic import cli
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.run import Run
+from mean_actor_critic.studies.classic_control import reproduce
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID
+from mean_actor_critic.sweep import Sweep
+
+CART_POLE = CLASSIC_CONTROL["cart-pole"]
+SMALL = {"max_episode_steps": 20, "hidden": (4,)}
+TINY_GRID = {"choices": {"hidden": [[4], []], "lr": [0.001, 0.01]}, "fixed": {"minibatches": 2, "batch_size": 4}}
+
+
+def quiet(_label):
+    return lambda _progress: None
+
+
+def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_presets(tmp_path):
+    winners = {name: {**SMALL, "actor_lr": 0.02} for name in ALGORITHMS}
+    runs = [run for run, reused in reproduce(CART_POLE, tmp_path, 2, 2, 0, quiet, winners) if not reused]
+    assert len(runs) == 5
+    for run in runs:
+        settings = run.experiment.settings()
+        assert {name: settings[name] for name in winners["mac"]} == winners["mac"]
+        assert settings["activation"] == "relu"  # the default; every preset has tanh
+        assert settings["discount"] == 0.9999
+    again = [reused for _, reused in reproduce(CART_POLE, tmp_path, 2, 2, 0, quiet, winners)]
+    assert again == [True] * 5
+
+
+@pytest.fixture
+def small_study(monkeypatch):
+    """The Cart Pole study, small enough for a test."""
+    monkeypatch.setitem(cli.CLASSIC_CONTROL, "cart-pole", CART_POLE._replace(episodes=4, quick=(2, 3)))
+    monkeypatch.setattr(cli, "GRID", TINY_GRID)
+    monkeypatch.setattr(cli, "SEARCH_TRIALS", 2)
+
+
+def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, tmp_path):
+    words = ("reproduce", "cart-pole", "--full", "--trials", "2", "--out", tmp_path / "study")
+    first = mac(*words)
+    assert first.code == 0
+    sweep = Sweep.load(tmp_path / "study" / "search")
+    assert sweep.finished
+    for algorithm, winner in sweep.winners().items():
+        settings = Run.load(tmp_path / "study" / algorithm).experiment.settings()
+        assert {name: settings[name] for name in winner.settings} == winner.settings
+    again = mac(*words)
+    assert again.code == 0
+    assert "cells were already there and taken as they are" in again.out
+    assert again.err.count("already finished, taken as it is") == 5
+
+
+def test_a_quick_study_is_a_small_one(small_study, tmp_path):
+    assert mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study").code == 0
+    run = Run.load(tmp_path / "study" / "mac")
+    assert (run.experiment.trials, run.experiment.episodes) == (2, 3)
+
+
+def test_quick_and_full_exclude_each_other(tmp_path):
+    assert_refused(mac("reproduce", "cart-pole", "--quick", "--full"), 2, "--full")
+
+
+def test_the_paper_s_grid_is_plain_json():
+    assert json.loads(json.dumps(GRID)) == GRID
