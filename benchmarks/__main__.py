@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import cart_pole, growth, lunar_lander, memory, startup, updates
+from benchmarks import cart_pole, growth, lunar_lander, memory, report, startup, updates
 from benchmarks.harness import ROOT, log, machine
 
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "startup": startup.report,
     "lunar_lander": lunar_lander.report,
     "memory": memory.report,
+    "report": report.report,
 }
 
 

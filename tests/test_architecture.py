@@ -44,8 +44,8 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "experiment", "store", "agent", "run", "grid", "sweep", "progress", "presets", "cli", "watching",
-               "studies.paper", "reports",
+WITHOUT_JAX = ("errors", "networks", "experiment", "store", "agent", "run", "grid", "sweep", "progress", "presets",
+               "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip
 # The two ends of a private pipe: a process hands a callable of its user's to the worker that it has just started.

@@ -7,6 +7,7 @@ import pytest
 import mean_actor_critic as mac
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports import classic_control as report
+from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.tables import diverged_line
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 
@@ -23,7 +24,7 @@ def runs(tmp_path_factory):
 
 
 def test_the_study_writes_its_table_and_figure(runs, tmp_path):
-    table, curves, figure = report.write(CART_POLE, runs, tmp_path)
+    table, curves, figure = report.write(report.study(CART_POLE, runs), tmp_path)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["algorithm"] for row in rows] == list(runs)
     for row in rows:
@@ -38,10 +39,13 @@ def test_the_study_writes_its_table_and_figure(runs, tmp_path):
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_verdict_gives_the_order_found(runs):
-    sentence = report.verdict(CART_POLE, runs)
+def test_the_answer_says_who_is_best(runs):
+    sentence = "".join(answer(report.study(CART_POLE, runs)))
     best = max(runs, key=lambda name: runs[name].returns.mean())
-    assert sentence.startswith(f"Over 4 episodes: {ALGORITHMS[best].title}")
+    assert sentence.startswith(f"On Cart Pole, {ALGORITHMS[best].title} has the highest mean return")
+    assert f"{runs[best].returns.mean():.1f} (95 % interval" in sentence
+    assert "over 4 episodes" in sentence
+    assert ("the order is the paper’s" in sentence) == (best == "advantage_reinforce")
 
 
 def test_diverged_trials_are_named(tmp_path):

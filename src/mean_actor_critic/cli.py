@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from mean_actor_critic.agent import Agent
     from mean_actor_critic.environments.catalogue import EnvironmentSpec
+    from mean_actor_critic.reports.content import Content
+    from mean_actor_critic.reports.page import Recording
     from mean_actor_critic.reports.tensorboard import EventWriter
     from mean_actor_critic.run import Run
     from mean_actor_critic.sweep import Plan
@@ -170,6 +172,15 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
     reproduce.add_argument("--out", metavar="DIR", help="(default: runs/STUDY-TRIALSxEPISODES-seedSEED)")
     _add_quiet(reproduce)
+
+    report = command("report", _report, "Make a page, figures and tables of runs and sweeps on one task.")
+    report.add_argument(
+        "paths", metavar="RUN", nargs="+",
+        help="a run folder, a folder of runs as mac reproduce makes, or a sweep folder",
+    )  # fmt: skip
+    report.add_argument("--out", metavar="DIR", required=True, help="where to write index.html and the files beside it")
+    report.add_argument("--no-video", action="store_true", help="do not record the best agent at play")
+    _add_env(report)
     return parser
 
 
@@ -393,6 +404,7 @@ def _export(options: argparse.Namespace) -> None:
 
 def _reproduce(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports import classic_control as report
+    from mean_actor_critic.reports.answer import answer
     from mean_actor_critic.reports.plots import require_matplotlib
 
     require_matplotlib()
@@ -420,13 +432,14 @@ def _reproduce(options: argparse.Namespace) -> None:
             runs[run.experiment.setup.algorithm] = run
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
-    files = report.write(task, runs, folder)
+    content = report.study(task, runs)
+    files = report.write(content, folder)
     if not options.quiet:
-        for table in report.tables(task, runs):
+        for table in report.tables(content):
             _console().print(table)
         for run in runs.values():
             _show_divergence(run)
-        print(report.verdict(task, runs))
+        print("".join(answer(content)))
         print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
 
 
@@ -467,6 +480,53 @@ def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> Sweep:
         print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - started:.0f} s")
         print(f"{folder}: results {sweep.results_digest[:16]}; written: {summary}")
     return sweep
+
+
+def _report(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports import content, files, page, plots, sources
+    from mean_actor_critic.reports.answer import answer, notes
+
+    plots.require_matplotlib()
+    page.require_page()
+    found = sources.find_sources(options.paths)
+    folder = Path(options.out)
+    files.make_folder(folder)  # what cannot be written is said before the work
+    numbers = content.read(found)
+    recording = page.Recording("No video was asked for.") if options.no_video else _record_best(numbers, options.env)
+    written = files.write_report(numbers, recording, folder)
+    print("".join(answer(numbers)))
+    for line in notes(numbers):
+        print(line)
+    size = written[-1].stat().st_size / 2**20
+    print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
+
+
+def _record_best(numbers: "Content", environment: str | None) -> "Recording":
+    """A short video of the best agent, or the reason why there is none: a report does without."""
+    import tempfile
+
+    from mean_actor_critic.reports.content import best_agent
+    from mean_actor_critic.reports.page import MOST_VIDEO, Recording
+    from mean_actor_critic.watching import watch
+
+    best = best_agent(numbers)
+    if best is None:
+        return Recording("Searches keep no agents.")
+    entry, trial = best
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            video = watch(entry.source.run.agent(trial), Path(folder) / "best.mp4", environment=environment)
+            recorded = video.file.read_bytes()
+    except MacError as fault:
+        return Recording(f"No video: {fault}.")
+    if len(recorded) > MOST_VIDEO:
+        return Recording(
+            f"No video: an episode takes {len(recorded) / 2**20:.1f} MB; mac watch records it into a file."
+        )
+    words = (
+        f"{entry.label}, trial {trial}: one episode with sampled actions after training, return {video.returns[0]:.1f}."
+    )
+    return Recording(words, recorded)
 
 
 # --- shared ----------------------------------------------------------------------------------------------------------

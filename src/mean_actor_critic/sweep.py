@@ -187,6 +187,7 @@ class Sweep:
         self._points = {algorithm: plan.grid.points(algorithm) for algorithm in plan.algorithms}
         self._read: dict[str, CellResult] = {}
         self._climbed: dict[tuple[str, int], tuple[int, ...]] = {}  # the points of each rung beyond the first
+        self._cells: dict[tuple[str, int], list[Cell]] = {}  # of each rung whose points are known
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -222,10 +223,16 @@ class Sweep:
 
     def _cells_of(self, algorithm: str, number: int) -> list[Cell]:
         """The cells of a rung; none as long as it is not known who climbs to it."""
+        alive = self._alive(algorithm, number)
+        if alive is not None and (algorithm, number) not in self._cells:
+            self._cells[algorithm, number] = self._grouped(algorithm, number, alive)
+        return self._cells.get((algorithm, number), [])
+
+    def _grouped(self, algorithm: str, number: int, alive: tuple[int, ...]) -> list[Cell]:
         rung = self.plan.rungs[number]
         trials = added_trials(self.plan.rungs[number - 1] if number else Rung(0, 0), rung)
         groups: dict[str, list[int]] = {}
-        for place in (self._alive(algorithm, number) or ()) if trials > 0 else ():
+        for place in alive if trials > 0 else ():
             groups.setdefault(_cell_name(algorithm, self._shared(algorithm, place), number), []).append(place)
         return [
             Cell(

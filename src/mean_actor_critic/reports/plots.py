@@ -1,15 +1,22 @@
 """Figures, with matplotlib."""
 
+import contextlib
 import importlib.util
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.store import disk_faults
+from mean_actor_critic.reports.content import Entry, Result, Search
+from mean_actor_critic.store import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe & Ito's colours: told apart by colour-blind readers
 COLOURS = {
@@ -19,8 +26,15 @@ COLOURS = {
     "advantage_reinforce": "#CC79A7",
     "reinforce": "#7F7F7F",
 }
-
-MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
+DARK_COLOURS = {  # the same, lighter, for dark pages
+    "mac": "#FF8A3D",
+    "advantage_actor_critic": "#56B4E9",
+    "actor_critic": "#2FC89B",
+    "advantage_reinforce": "#E9A3CB",
+    "reinforce": "#A9B0B8",
+}
+DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart; names as Plotly has them
+_STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
 def require_matplotlib() -> None:
@@ -29,38 +43,124 @@ def require_matplotlib() -> None:
         raise MacError("figures need matplotlib: pip install 'mean-actor-critic[plots]'")
 
 
-def learning_curves(returns: Mapping[str, np.ndarray[Any, Any]], title: str, file: Path) -> None:
-    """Mean return by episode with a 95 % band, a line for each algorithm's returns [trials, episodes]; PNG or SVG."""
+def dashes(entries: Sequence[Entry]) -> list[str]:
+    """How the line of each is drawn: the first of each algorithm solid."""
+    names = [entry.algorithm for entry in entries]
+    return [DASHES[names[:i].count(name) % len(DASHES)] for i, name in enumerate(names)]
+
+
+def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
+    """Mean return by episode with a 95 % band, a line for each run; PNG or SVG."""
+    with _figure(files, (7.5, 4.5)) as figure:
+        axes: Axes = figure.subplots()
+        for entry, dash in zip(entries, dashes(entries), strict=True):
+            curve, colour = entry.curve, COLOURS[entry.algorithm]
+            width = 2.2 if entry.algorithm == "mac" else 1.4
+            label = _literal(entry.label)
+            axes.plot(curve.episode, curve.mean, _STYLES[dash], color=colour, linewidth=width, label=label)
+            axes.fill_between(curve.episode, curve.mean_low, curve.mean_high, color=colour, alpha=0.2, linewidth=0)
+        handles, labels = axes.get_legend_handles_labels()
+        order = np.argsort([entry.curve.mean[-1] for entry in entries])[::-1]  # as the lines end
+        axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
+                    bbox_to_anchor=(1.0, 0.5))  # fmt: skip
+        together = max(entry.curve.together for entry in entries)
+        label = "Episode" if together == 1 else f"Episode (means of {together})"
+        axes.set(xlabel=label, ylabel="Return", title=_literal(title))
+        axes.set_xlim(1, max(entry.source.done for entry in entries))
+        axes.grid(alpha=0.25)
+
+
+def scores(results: Sequence[Result], title: str, *files: Path) -> None:
+    """Each run's mean with its 95 % interval, best on top, and the paper's; PNG or SVG."""
+    with _figure(files, (7.5, 1.5 + 0.45 * len(results))) as figure:
+        axes: Axes = figure.subplots()
+        for place, result in enumerate(results):
+            mean, low, high = result.mean.mean, result.mean.low, result.mean.high
+            error = [[mean - low], [high - mean]] if np.isfinite(low) else None
+            colour = COLOURS[result.entry.algorithm]
+            axes.errorbar([mean], [place - 0.12], xerr=error, fmt="o", color=colour, capsize=4)
+            if result.paper:
+                label = "paper ± as it gives it" if place == 0 else None
+                axes.errorbar([result.paper.mean], [place + 0.2], xerr=[result.paper.spread], fmt="D", color="#888888",
+                              markerfacecolor="white", capsize=3, linewidth=1, label=label)  # fmt: skip
+        axes.set_yticks(range(len(results)), [_literal(result.entry.label) for result in results])
+        axes.set_ylim(len(results) - 0.5, -0.5)
+        axes.set(xlabel="Mean return, 95 % interval", title=_literal(title))
+        axes.grid(alpha=0.25, axis="x")
+        if any(result.paper for result in results):
+            axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def heat_maps(search: Search, title: str, *files: Path) -> None:
+    """The score of every setting, a map for each algorithm; PNG or SVG."""
+    rows = max(len(heat.rows) for heat in search.maps.values())
+    columns = max(len(heat.columns) for heat in search.maps.values())
+    size = (1.5 + len(search.maps) * (0.6 + 0.13 * columns), 2.2 + 0.15 * rows)
+    with _figure(files, size) as figure:
+        low, high = score_range(search)
+        panels: Any = figure.subplots(1, len(search.maps), squeeze=False)
+        labelled: list[str] = []
+        for panel, (algorithm, heat) in zip(panels[0], search.maps.items(), strict=True):
+            values = [[point.score if point else np.nan for point in line] for line in heat.points]
+            image = panel.imshow(values, vmin=low, vmax=high, cmap="viridis", aspect="auto", interpolation="nearest")
+            panel.set_title(ALGORITHMS[algorithm].title)
+            words = [f"{optimizer} {rate}".strip() for optimizer, rate in heat.columns]
+            panel.set_xticks(range(len(words)), map(_literal, words), rotation=90, fontsize=6)
+            if heat.rows != labelled:  # the same rows as the panel before need no names again
+                panel.set_yticks(range(len(heat.rows)), map(_literal, heat.rows), fontsize=6)
+            else:
+                panel.set_yticks([])
+            labelled = heat.rows
+            panel.spines[:].set_visible(False)
+            panel.tick_params(length=0)
+        figure.colorbar(image, ax=panels[0], label="Score", fraction=0.02)
+        figure.suptitle(_literal(title))
+
+
+def sensitivity(search: Search, title: str, *files: Path) -> None:
+    """The share of an algorithm's settings that reach a score, a line for each algorithm; PNG or SVG."""
+    with _figure(files, (7.5, 4.5)) as figure:
+        axes: Axes = figure.subplots()
+        for algorithm, (values, share) in search.shares.items():
+            width = 2.2 if algorithm == "mac" else 1.4
+            label = ALGORITHMS[algorithm].title
+            axes.step(values, share, where="pre", color=COLOURS[algorithm], linewidth=width, label=label)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.set(xlabel="Score", ylabel="Share of settings that reach it", title=_literal(title))
+        axes.set_ylim(0, 1.02)
+        axes.grid(alpha=0.25)
+
+
+def score_range(search: Search) -> tuple[float, float]:
+    """Of all settings of all algorithms, so that colours mean the same everywhere."""
+    values = [point.score for points in search.points.values() for point in points]
+    return min(values), max(values)
+
+
+@contextlib.contextmanager
+def _figure(files: Sequence[Path], size: tuple[float, float]) -> "Iterator[Figure]":
+    """A figure to draw on, which is then written to each file: the same data give the same bytes."""
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(7.5, 4.5), dpi=150, layout="constrained")
-        axes = figure.subplots()
-        ends = []
-        for algorithm, curves in returns.items():
-            trials, episodes = curves.shape
-            together = -(-episodes // MOST_POINTS)  # episodes in a point
-            points = episodes // together
-            averaged = curves[:, : points * together].reshape(trials, points, together).mean(axis=2)
-            mean = np.mean(averaged, axis=0)
-            half_width = 1.96 * np.std(averaged, axis=0, ddof=1) / np.sqrt(trials) if trials > 1 else np.zeros(points)
-            episode = np.arange(points) * together + (together + 1) / 2
-            colour = COLOURS.get(algorithm)
-            width = 2.2 if algorithm == "mac" else 1.4
-            axes.plot(episode, mean, color=colour, linewidth=width, label=ALGORITHMS[algorithm].title)
-            axes.fill_between(episode, mean - half_width, mean + half_width, color=colour, alpha=0.2, linewidth=0)
-            ends.append(mean[-1])
-        handles, labels = axes.get_legend_handles_labels()
-        order = np.argsort(ends)[::-1]  # the legend reads in the order of the lines' ends
-        axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
-                    bbox_to_anchor=(1.0, 0.5))  # fmt: skip
-        longest = max(curves.shape[1] for curves in returns.values())
-        together = -(-longest // MOST_POINTS)
-        label = "Episode" if together == 1 else f"Episode (means of {together})"
-        axes.set(xlabel=label, ylabel="Return", title=title)
-        axes.set_xlim(1, longest)
-        axes.grid(alpha=0.25)
-        with disk_faults(file, "write the figure"):
-            figure.savefig(file)
+    style: Any = {
+        "font.size": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "mean-actor-critic",
+    }
+    with mpl.rc_context(style):
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        yield figure
+        for file in files:
+            picture = io.BytesIO()
+            kind = file.suffix.removeprefix(".")
+            figure.savefig(picture, format=kind, metadata={"Date": None} if kind == "svg" else None)
+            figure.set_layout_engine("none")  # it has found its places: the next file is laid out like the first
+            write_whole(file, picture.getvalue())
+
+
+def _literal(text: str) -> str:
+    """As it is: a dollar sign in a name begins no formula."""
+    return text.replace("$", r"\$")

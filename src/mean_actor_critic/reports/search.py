@@ -9,7 +9,7 @@ from rich.table import Table
 
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.statistics import summarise
-from mean_actor_critic.reports.tables import plain_table, summary_cells, write_csv
+from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
 from mean_actor_critic.sweep import RULES, Outcome, Sweep, scores
 
 
@@ -39,15 +39,20 @@ def extent(sweep: Sweep) -> str:
     return f"{points} settings of {len(plan.algorithms)} algorithms, seed {plan.seed}{saved}"
 
 
-def winners_table(sweep: Sweep, rule: str) -> Table:
+def winners_sheet(sweep: Sweep, rule: str) -> Sheet:
     """The best setting of each algorithm by a rule, with its scores by both."""
-    columns = ["Algorithm", "settings", *(f"{name}" for name in RULES), "SD over trials", "95 % interval", "trials"]
-    table = plain_table(f"Best by {rule} ({RULES[rule]})", columns, left=2)
+    columns = ["Algorithm", "settings", *RULES, "SD over trials", "95 % interval", "trials"]
+    rows = []
     for algorithm, won in sweep.winners(rule).items():
         by_rule = [f"{np.mean(scores(won.returns, name)):.1f}" for name in RULES]
         spread = summary_cells(summarise(scores(won.returns, rule)))[1:]
-        table.add_row(ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread)
-    return table
+        rows.append([ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread])
+    return Sheet(f"Best by {rule} ({RULES[rule]})", columns, rows, left=2)
+
+
+def winners_table(sweep: Sweep, rule: str) -> Table:
+    """The best settings, for the terminal."""
+    return terminal_table(winners_sheet(sweep, rule))
 
 
 def write_summary(sweep: Sweep, file: Path) -> None:

@@ -1,0 +1,56 @@
+"""What a report of a whole search costs: the paper's grid, 51,800 trainings that were never trained."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import in_new_process, log, table
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.grid import grid_from_json
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.paper import GRID, SEARCH_TRIALS
+from mean_actor_critic.sweep import CellResult, Plan, Rung, create_sweep
+
+EPISODES = 200
+
+
+def make_search(folder: Path) -> int:
+    """A finished sweep with made-up returns; the number of its trainings."""
+    rungs = (Rung(SEARCH_TRIALS, EPISODES),)
+    plan = Plan("CartPole-v0", tuple(ALGORITHMS), grid_from_json(GRID), rungs, 1.0, "asymptotic", SEARCH_SEEDS.start)
+    sweep = create_sweep(folder, plan, {"made": "up"})
+    random = np.random.default_rng(0)
+    trainings = 0
+    for cell in (cell for algorithm in plan.algorithms for cell in sweep.cells(algorithm)):
+        shape = (len(cell.points), cell.trials, cell.episodes)
+        returns = np.minimum(200, random.gamma(2.0, 40.0, shape)).astype(np.float32)
+        sweep.write(cell, CellResult(returns, np.zeros(shape[:2], np.int32)), 0.0)
+        trainings += shape[0] * shape[1]
+    return trainings
+
+
+def make_page(sweep: str, out: str) -> dict[str, float]:
+    """Seconds that the report takes, and mebibytes of its page."""
+    from mean_actor_critic.reports import content, files, page, sources
+
+    started = time.perf_counter()
+    numbers = content.read(sources.find_sources([sweep]))
+    written = files.write_report(numbers, page.Recording("none"), Path(out))
+    return {"seconds": time.perf_counter() - started, "MiB": written[-1].stat().st_size / 2**20}
+
+
+def report() -> str:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        log("making a search up")
+        trainings = make_search(folder / "sweep")
+        made = in_new_process(make_page, {"sweep": str(folder / "sweep"), "out": str(folder / "out")})
+    rows = [[f"{trainings}", f"{made['seconds']:.0f}", f"{made['MiB']:.1f}"]]
+    return f"""## Report
+
+`mac report` of a finished search over the paper's grid, all files included.
+
+{table(["trainings", "seconds", "page, MiB"], rows)}
+"""

@@ -1,0 +1,77 @@
+"""The answer in one sentence, whichever it is."""
+
+import math
+
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.reports.content import Content, Result, is_papers_order
+from mean_actor_critic.reports.sources import printable
+from mean_actor_critic.reports.tables import probability_in_words
+from mean_actor_critic.sweep import RULES
+
+
+def answer(content: Content) -> tuple[str, str]:
+    """What a report comes to: the beginning of a sentence that says who is best, and the rest of it."""
+    if not content.answer:
+        return _of_searches(content)
+    best = content.answer[0]
+    verb = "has the highest mean return:" if len(content.answer) > 1 else "reaches a mean return of"
+    lead = f"On {content.title}, {best.entry.label} {verb} {_number(best)} over {content.answer_at} episodes"
+    rest = [_probabilities(content), _order(content), _diverged(content)]
+    return lead, "".join(f"; {part}" for part in rest if part) + "."
+
+
+def notes(content: Content) -> list[str]:
+    """What to know before believing the answer, a line each."""
+    unfinished = [f"{entry.label}: {entry.unfinished}." for entry in content.entries if entry.unfinished]
+    begun = [f"{source.name} has only begun and is not shown." for source in content.begun]
+    damaged = [
+        f"{line}; the checkpoint before it is shown." for source in content.sources.runs for line in source.run.warnings
+    ]
+    return [*unfinished, *begun, *map(printable, damaged)]
+
+
+def _number(result: Result) -> str:
+    mean = result.mean
+    trials = f"{result.trials} trials" if mean.n > 1 else "1 trial"
+    interval = f"95 % interval {mean.low:.1f} to {mean.high:.1f}, " if math.isfinite(mean.low) else ""
+    return f"{mean.mean:.1f} ({interval}{trials})"
+
+
+def _probabilities(content: Content) -> str:
+    parts = [
+        f"{probability_in_words(result.better)} against {result.entry.label}"
+        for result in content.answer
+        if result.better is not None
+    ]
+    ours = content.reference
+    return (
+        f"the probability that a trial of {ours.label} is the better one is {_listed(parts)}" if ours and parts else ""
+    )
+
+
+def _order(content: Content) -> str:
+    task, ranked = content.sources.task, [result.entry.algorithm for result in content.answer]
+    if task is None or len(ranked) < 2 or len(set(ranked)) < len(ranked):
+        return ""
+    if is_papers_order(task, ranked):
+        return "the order is the paper’s"
+    papers = sorted(ranked, key=lambda name: -task.scores[name].mean)
+    return f"the paper’s order ({', '.join(ALGORITHMS[name].title for name in papers)}) does not hold"
+
+
+def _diverged(content: Content) -> str:
+    some = [f"{result.trials} trials of {result.entry.label}" for result in content.answer if result.diverged]
+    return f"not all trials stayed finite ({_listed(some)} did), and all count" if some else ""
+
+
+def _of_searches(content: Content) -> tuple[str, str]:
+    """Without runs: what was found, and what it is not."""
+    search = content.searches[0]
+    best = {algorithm: max(point.score for point in points) for algorithm, points in search.points.items()}
+    parts = [f"{score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, score in best.items()]
+    lead = f"On {content.title}, the best of {search.tried} settings score {_listed(parts)}"
+    return lead, f" ({RULES[search.plan.rule]}); these are numbers that settings were chosen by, not results."
+
+
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)

@@ -1,0 +1,381 @@
+"""What a report says, as plain numbers. Everything that a page, a table or a figure shows is computed here."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
+from mean_actor_critic.reports.statistics import (
+    TAIL,
+    Estimate,
+    Summary,
+    WelchTest,
+    episodes_to_threshold,
+    final_scores,
+    interquartile_mean,
+    median_episodes,
+    probability_of_improvement,
+    summarise,
+    trial_scores,
+    welch_tests,
+)
+from mean_actor_critic.run import Run
+from mean_actor_critic.studies.paper import Published, Task
+from mean_actor_critic.sweep import Outcome, Plan, Sweep, scores
+
+MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
+MOST_ROWS, MOST_COLUMNS = 200, 100  # of a heat map
+LAST = 100  # episodes that "last" means
+
+Array = np.ndarray[Any, Any]
+_Key = TypeVar("_Key")
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """A learning curve over trials, point by point, with bands of 95 %."""
+
+    episode: Array  # the middle of each point's episodes
+    together: int  # episodes in a point
+    mean: Array
+    sd: Array  # over trials
+    mean_low: Array
+    mean_high: Array
+    iqm: Array  # mean of the middle half of the trials
+    iqm_low: Array
+    iqm_high: Array
+
+
+class Entry(NamedTuple):
+    """A run in a report."""
+
+    label: str
+    source: RunSource
+    curve: Curve
+
+    @property
+    def algorithm(self) -> str:
+        """By its name."""
+        return self.source.algorithm
+
+    @property
+    def unfinished(self) -> str:
+        """What to say about a run that is not finished; else nothing."""
+        if self.source.run.finished:
+            return ""
+        return f"its trials have {self.source.done} of {self.source.run.experiment.episodes} episodes so far"
+
+
+class Result(NamedTuple):
+    """A row of the results: what a run reached within some episodes."""
+
+    entry: Entry
+    mean: Summary  # over trials, of the means over episodes
+    iqm: Summary
+    final: Summary | None  # of the last episodes; None if there are no others
+    to_threshold: Estimate | None  # median number of episodes until the task is solved, inf for never
+    solved: int  # trials that ever were
+    diverged: int  # trials
+    better: Estimate | None  # probability that a trial of MAC is better than one of this
+    welch: WelchTest | None  # MAC against this
+    paper: Published | None
+
+    @property
+    def trials(self) -> str:
+        """How many, and if some diverged, how many did not: 97/100."""
+        return f"{self.mean.n - self.diverged}/{self.mean.n}" if self.diverged else str(self.mean.n)
+
+
+class Content(NamedTuple):
+    """All that a report says."""
+
+    sources: Sources
+    entries: list[Entry]
+    begun: list[RunSource]  # runs that have no whole episode yet
+    answer_at: int  # the number of episodes that the answer is about; 0 without runs
+    results: dict[int, list[Result]]  # by number of episodes, best first
+    searches: "list[Search]"
+
+    @property
+    def title(self) -> str:
+        """Of the task."""
+        return self.sources.task.title if self.sources.task else self.sources.environment
+
+    @property
+    def answer(self) -> list[Result]:
+        """The results that the answer is about, best first."""
+        return self.results.get(self.answer_at, [])
+
+    @property
+    def reference(self) -> Entry | None:
+        """The run of MAC that the others are compared with."""
+        return reference(self.entries)
+
+
+def read(sources: Sources) -> Content:
+    """What there is to say about some runs and sweeps."""
+    entries = make_entries([source for source in sources.runs if source.done])
+    answer_at = common_episodes(entries)
+    return Content(
+        sources,
+        entries,
+        [source for source in sources.runs if not source.done],
+        answer_at,
+        {budget: results(sources.task, entries, budget) for budget in budgets(sources.task, entries)},
+        [search_of(source) for source in sources.sweeps],
+    )
+
+
+def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
+    """Runs with labels to tell them apart: that of the algorithm, with the path if it is there more than once."""
+    names = [source.algorithm for source in sources]
+    entries = []
+    for source in sources:
+        label = ALGORITHMS[source.algorithm].title
+        label += f" ({source.name})" if names.count(source.algorithm) > 1 else ""
+        label += "" if source.run.finished else ", unfinished"
+        entries.append(Entry(label, source, curve_of(source.run.returns[:, : source.done])))
+    return entries
+
+
+def common_episodes(entries: Sequence[Entry]) -> int:
+    """The episodes to compare over: those of all finished runs, or else those that all have."""
+    finished = [entry for entry in entries if entry.source.run.finished]
+    return min((entry.source.done for entry in finished or entries), default=0)
+
+
+def budgets(task: Task | None, entries: Sequence[Entry]) -> list[int]:
+    """The numbers of episodes to report at: the task's usual ones that were reached, what all have, and the most."""
+    done = [entry.source.done for entry in entries] or [0]
+    usual = [budget for budget in task.budgets if budget < max(done)] if task else []
+    return sorted({*usual, common_episodes(entries), min(done), max(done)} - {0})
+
+
+def reference(entries: Sequence[Entry]) -> Entry | None:
+    """The first run of MAC."""
+    return next((entry for entry in entries if entry.algorithm == "mac"), None)
+
+
+def diverged(run: Run, episodes: int) -> int:
+    """Trials that diverged within the first `episodes`."""
+    return int(np.sum((run.diverged_at > 0) & (run.diverged_at <= episodes)))
+
+
+def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[Result]:
+    """A row for each run that has so many episodes, best first."""
+    reached = [entry for entry in entries if entry.source.done >= episodes]
+    of_trials = {entry.label: trial_scores(entry.source.run.returns, episodes) for entry in reached}
+    ours = reference(reached)
+    rivals = {label: values for label, values in of_trials.items() if ours is not None and label != ours.label}
+    tests = welch_tests(of_trials[ours.label], rivals) if ours is not None and rivals else {}
+    rows = []
+    for entry in reached:
+        returns, values = entry.source.run.returns[:, :episodes], of_trials[entry.label]
+        when = episodes_to_threshold(returns, task.solved) if task else None
+        rows.append(
+            Result(
+                entry,
+                summarise(values),
+                interquartile_mean(values),
+                summarise(final_scores(returns, LAST)) if episodes > LAST else None,
+                None if when is None else median_episodes(when),
+                0 if when is None else int(np.sum(np.isfinite(when))),
+                diverged(entry.source.run, episodes),
+                probability_of_improvement(of_trials[ours.label], values) if ours and entry.label in rivals else None,
+                tests.get(entry.label),
+                task.scores.get(entry.algorithm) if task else None,
+            )
+        )
+    return sorted(rows, key=lambda row: -row.mean.mean)
+
+
+def best_agent(content: Content) -> tuple[Entry, int] | None:
+    """The run that the answer puts first, and its trial that was best in the end; None without runs."""
+    if not content.answer:
+        return None
+    entry = content.answer[0].entry
+    healthy = entry.source.run.diverged_at == 0
+    final = final_scores(entry.source.run.returns[:, : entry.source.done], LAST)
+    return entry, int(np.argmax(np.where(healthy | ~healthy.any(), final, -np.inf)))
+
+
+def is_papers_order(task: Task, ranked: Sequence[str]) -> bool:
+    """Whether algorithms, best first, are in the order that the paper reports."""
+    return all(task.scores[better].mean >= task.scores[worse].mean for better, worse in itertools.pairwise(ranked))
+
+
+def curve_of(returns: Array) -> Curve:
+    """The learning curve of returns [trials, episodes]."""
+    trials, episodes = returns.shape
+    together = -(-episodes // MOST_POINTS)
+    starts = np.arange(0, episodes, together)
+    sizes = np.diff(np.append(starts, episodes))
+    points = np.add.reduceat(np.asarray(returns, np.float64), starts, axis=1) / sizes
+    ordered = np.sort(points, axis=0)
+    cut = trials // 4
+    kept = trials - 2 * cut
+    # the standard error of a trimmed mean is that of its winsorised values (Tukey & McLaughlin, 1963)
+    winsorised = np.clip(points, ordered[cut], ordered[trials - cut - 1])
+    mean, iqm = points.mean(axis=0), ordered[cut : trials - cut].mean(axis=0)
+    sd, winsorised_sd = (_sd(values) for values in (points, winsorised))
+    half_mean = _quantile(trials - 1) * sd / np.sqrt(trials)
+    half_iqm = _quantile(kept - 1) * winsorised_sd * np.sqrt((trials - 1) / max(1, kept * (kept - 1)))
+    episode = starts + (sizes + 1) / 2
+    bands = (mean - half_mean, mean + half_mean, iqm, iqm - half_iqm, iqm + half_iqm)
+    return Curve(episode, together, mean, sd, *bands)
+
+
+def _sd(values: Array) -> Array:
+    """Over trials [trials, points]; nothing for one."""
+    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def _quantile(freedom: int) -> float:
+    """How many standard errors an interval of 95 % reaches to each side."""
+    from scipy.special import stdtrit  # slow to import
+
+    return float(stdtrit(freedom, 1 - TAIL)) if freedom else 0.0
+
+
+# --- searches --------------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """A setting that was tried."""
+
+    algorithm: str
+    settings: Mapping[str, Any]
+    score: float  # by the plan's rule, mean over trials
+    sd: float
+    trials: int
+    episodes: int
+    diverged: int
+
+
+class HeatMap(NamedTuple):
+    """Scores of an algorithm's settings: networks down, optimisers and learning rates across."""
+
+    rows: list[str]
+    columns: list[tuple[str, str]]  # optimiser, learning rate
+    points: list[list[Point | None]]  # [row][column]
+    left_out: int  # settings that there is no room for
+
+
+class Search(NamedTuple):
+    """A sweep in a report."""
+
+    source: SweepSource
+    points: dict[str, list[Point]]  # by algorithm, the one with the best first
+    maps: dict[str, HeatMap]
+    shares: dict[str, tuple[Array, Array]]  # scores, and the share of settings that reach each
+
+    @property
+    def plan(self) -> Plan:
+        """What was searched, and how."""
+        return self.source.sweep.plan
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep itself."""
+        return self.source.sweep
+
+    @property
+    def tried(self) -> int:
+        """Settings of all algorithms together."""
+        return sum(map(len, self.points.values()))
+
+    @property
+    def unfinished(self) -> str:
+        """What to say about a search that is not finished; else nothing."""
+        planned = sum(len(self.sweep.points(algorithm)) for algorithm in self.plan.algorithms)
+        return "" if self.sweep.finished else f"unfinished: {self.tried} of {planned} settings tried so far"
+
+
+def search_of(source: SweepSource) -> Search:
+    """The numbers of a sweep."""
+    rule = source.sweep.plan.rule
+    tried: dict[str, list[Point]] = {}
+    for outcome in source.sweep.outcomes():
+        tried.setdefault(outcome.algorithm, []).append(_point(outcome, rule))
+    best = {algorithm: max(point.score for point in points) for algorithm, points in tried.items()}
+    points = {algorithm: tried[algorithm] for algorithm in sorted(tried, key=lambda name: -best[name])}
+    return Search(
+        source,
+        points,
+        {algorithm: _heat_map(found) for algorithm, found in points.items()},
+        {algorithm: _shares(np.array([point.score for point in found])) for algorithm, found in points.items()},
+    )
+
+
+def _point(outcome: Outcome, rule: str) -> Point:
+    values = scores(outcome.returns, rule)
+    trials, episodes = outcome.returns.shape
+    sd = float(np.std(values, ddof=1)) if trials > 1 else float("nan")
+    lost = int(np.sum(outcome.diverged_at > 0))
+    return Point(outcome.algorithm, outcome.settings, float(np.mean(values)), sd, trials, episodes, lost)
+
+
+def _shares(values: Array) -> tuple[Array, Array]:
+    """Scores from low to high, and the share of all that reaches each; at most `MOST_POINTS` of them."""
+    ordered = np.sort(values)
+    places = np.unique(np.linspace(0, len(ordered) - 1, MOST_POINTS).round().astype(int))
+    return ordered[places], 1 - places / len(ordered)
+
+
+_ACROSS = ("optimizer", "actor_lr", "critic_lr")
+
+
+def _heat_map(points: Sequence[Point]) -> HeatMap:
+    varying = _varying(points)
+    down = [name for name in varying if name not in _ACROSS]
+    cells: dict[tuple[str, tuple[str, str]], Point] = {}
+    for point in points:
+        row = " ".join(_words(name, point.settings[name]) for name in down if name in point.settings) or "all"
+        cells[row, (str(point.settings.get("optimizer", "")), _rates(point.settings))] = point
+    rows = _best([(row, point.score) for (row, _), point in cells.items()], MOST_ROWS)
+    columns = sorted(
+        _best([(column, point.score) for (_, column), point in cells.items()], MOST_COLUMNS), key=_by_number
+    )
+    table = [[cells.get((row, column)) for column in columns] for row in rows]
+    return HeatMap(rows, columns, table, len(points) - sum(point is not None for line in table for point in line))
+
+
+def _best(scored: Sequence[tuple[_Key, float]], most: int) -> list[_Key]:
+    """Those with the highest scores, in the order in which they first appear."""
+    best: dict[_Key, float] = {}
+    for key, score in scored:
+        best[key] = max(score, best.get(key, -np.inf))
+    kept = set(sorted(best, key=lambda key: -best[key])[:most])
+    return [key for key in best if key in kept]
+
+
+def _varying(points: Sequence[Point]) -> list[str]:
+    """Settings that are not the same everywhere, in the order of their names in the grid."""
+    values: dict[str, set[Any]] = {}
+    for point in points:
+        for name, value in point.settings.items():
+            values.setdefault(name, set()).add(value)
+    everywhere = [name for name in values if all(name in point.settings for point in points)]
+    return [name for name in values if len(values[name]) > 1 or name not in everywhere]
+
+
+def _words(name: str, value: Any) -> str:
+    """A setting in a label: networks and activations speak for themselves."""
+    if name == "hidden":
+        return "×".join(map(str, value)) or "linear"
+    return str(value) if name == "activation" else f"{name}={value}"
+
+
+def _rates(settings: Mapping[str, Any]) -> str:
+    """The learning rate, or both."""
+    return " / ".join(dict.fromkeys(str(settings[name]) for name in ("actor_lr", "critic_lr") if name in settings))
+
+
+def _by_number(column: tuple[str, str]) -> tuple[str, list[float]]:
+    optimizer, rates = column
+    return optimizer, [float(rate) for rate in rates.split(" / ") if rate]

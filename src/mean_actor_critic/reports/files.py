@@ -1,0 +1,148 @@
+"""A report as files: the page, and its tables and figures for papers. Names come from a list, never from runs."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.reports import plots
+from mean_actor_critic.reports.content import Content, Search
+from mean_actor_critic.reports.page import Recording, write_page
+from mean_actor_critic.reports.protocol import is_papers_grid
+from mean_actor_critic.reports.search import winners_sheet, write_summary
+from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
+from mean_actor_critic.store import write_whole
+from mean_actor_critic.sweep import RULES
+
+PAGE = "index.html"
+
+
+def write_report(content: Content, recording: Recording, folder: Path) -> list[Path]:
+    """Write a report into a folder, the page last; returns the files. What a report wrote there before is replaced.
+
+    Raises:
+        InputError: the folder cannot be made.
+        DiskError: the disk refuses.
+    """
+    make_folder(folder)
+    files = _write_runs(content, folder) if content.entries else []
+    grids = []
+    for number, search in enumerate(content.searches, start=1):
+        suffix = f"-{number}" if len(content.searches) > 1 else ""
+        files += _write_search(content.title, search, folder, suffix)
+        grids.append(f"grid{suffix}.json")
+        if not is_papers_grid(search.plan):
+            files.append(_write_text(folder / grids[-1], json.dumps(search.plan.grid.to_json(), indent=1)))
+    page = folder / PAGE
+    write_page(content, recording, [file.name for file in files], grids, page)
+    return [*files, page]
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a report, if it is not there.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise InputError("out", str(folder), f"a folder that can be made ({fault.strerror})") from None
+
+
+def _write_runs(content: Content, folder: Path) -> list[Path]:
+    task, title = content.sources.task, content.title
+    over = f"mean return over {content.answer_at} episodes"
+    trials = " or ".join(map(str, sorted({entry.source.run.experiment.trials for entry in content.entries})))
+    sheets = [results_sheet(title, task, *part) for part in content.results.items()]
+    results, curves = (_names(folder, stem) for stem in ("results", "learning-curves"))
+    write_csv(results["csv"], results_rows(content))
+    _write_text(results["tex"], "\n".join(map(latex_table, sheets)))
+    plots.scores(content.answer, f"{title}: {over}", results["png"], results["svg"])
+    write_csv(curves["csv"], _curve_rows(content))
+    caption = f"{title}: mean of {trials} trials with 95 % bands"
+    _write_text(curves["tex"], latex_figure(curves["png"].name, caption))
+    plots.learning_curves(content.entries, caption, curves["png"], curves["svg"])
+    return [*results.values(), *curves.values()]
+
+
+def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list[Path]:
+    settings, sensitivity = (_names(folder, stem + suffix) for stem in ("settings", "sensitivity"))
+    winners = {kind: folder / f"winners{suffix}.{kind}" for kind in ("csv", "tex")}
+    rule = RULES[search.plan.rule]
+    write_summary(search.sweep, settings["csv"])
+    _write_text(settings["tex"], latex_figure(settings["png"].name, f"{title}: {rule}, of every setting"))
+    plots.heat_maps(search, f"{title}: {rule}", settings["png"], settings["svg"])
+    rows: list[list[Any]] = [["algorithm", "score", "share_of_settings_that_reach_it"]]
+    for algorithm, (values, share) in search.shares.items():
+        rows += [[algorithm, f"{x:.3f}", f"{y:.4f}"] for x, y in zip(values, share, strict=True)]
+    write_csv(sensitivity["csv"], rows)
+    caption = f"{title}: share of settings that reach a score ({rule})"
+    _write_text(sensitivity["tex"], latex_figure(sensitivity["png"].name, caption))
+    plots.sensitivity(search, f"{title}: {rule}", sensitivity["png"], sensitivity["svg"])
+    sheet = winners_sheet(search.sweep, search.plan.rule)
+    write_csv(winners["csv"], [sheet.columns, *sheet.rows])
+    _write_text(winners["tex"], latex_table(sheet))
+    return [*settings.values(), *sensitivity.values(), *winners.values()]
+
+
+def _names(folder: Path, stem: str) -> dict[str, Path]:
+    return {kind: folder / f"{stem}.{kind}" for kind in ("csv", "tex", "png", "svg")}
+
+
+def _curve_rows(content: Content) -> list[list[Any]]:
+    """The learning curves as they are drawn."""
+    columns = ("mean", "sd", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
+    rows: list[list[Any]] = [["label", "algorithm", "episode", *columns]]
+    for entry in content.entries:
+        curve = entry.curve._asdict()
+        for place, episode in enumerate(entry.curve.episode):
+            numbers = [f"{curve[column][place]:.3f}" for column in columns]
+            rows.append([entry.label, entry.algorithm, f"{episode:g}", *numbers])
+    return rows
+
+
+def _write_text(file: Path, text: str) -> Path:
+    write_whole(file, text.encode())
+    return file
+
+
+# --- LaTeX -----------------------------------------------------------------------------------------------------------
+
+_SPECIAL = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "[": "{[}", "]": "{]}",
+    "±": r"$\pm$", "×": r"$\times$", "–": "--", "’": "'", "�": "?",
+}  # fmt: skip
+
+
+def latex(text: str) -> str:
+    """Text as LaTeX prints it."""
+    return re.sub(r"\s+", " ", "".join(_SPECIAL.get(sign, sign) for sign in text))
+
+
+def latex_table(sheet: Sheet) -> str:
+    """A table for a paper, as wide as it is or as the text, whichever is less."""
+    alignment = "l" * sheet.left + "r" * (len(sheet.columns) - sheet.left)
+    lines = [_latex_row(row) for row in (sheet.columns, *sheet.rows)]
+    body = "\n".join(["\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule"])
+    return (
+        f"% \\usepackage{{booktabs,graphicx}}\n\\begin{{table}}\n\\centering\n\\caption{{{latex(sheet.title)}}}\n"
+        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n"
+        f"\\begin{{tabular}}{{{alignment}}}\n{body}\n\\end{{tabular}}}}\n\\end{{table}}\n"
+    )
+
+
+def latex_figure(picture: str, caption: str) -> str:
+    """A figure for a paper."""
+    return (
+        "% \\usepackage{graphicx}\n\\begin{figure}\n\\centering\n"
+        f"\\includegraphics[width=\\linewidth]{{{picture}}}\n\\caption{{{latex(caption)}}}\n\\end{{figure}}\n"
+    )
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex, cells)) + r" \\"

@@ -1,0 +1,274 @@
+"""A report as one page: everything inside, nothing loaded from elsewhere."""
+
+import base64
+import hashlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mean_actor_critic.errors import MacError
+from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.reports import protocol
+from mean_actor_critic.reports.answer import answer, notes
+from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
+from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, dashes, score_range
+from mean_actor_critic.reports.search import extent, winners_sheet
+from mean_actor_critic.reports.tables import results_sheet
+from mean_actor_critic.store import write_whole
+from mean_actor_critic.sweep import RULES
+
+MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once
+_LIGHT = {
+    "paper": "#ffffff", "ink": "#1d2126", "soft": "#59616b", "line": "#d9dee4", "raised": "#f4f6f8",
+    "accent": "#b34700", **COLOURS,
+}  # fmt: skip
+_DARK = {
+    "paper": "#14171b", "ink": "#e8ebee", "soft": "#a3acb6", "line": "#323941", "raised": "#1d2228",
+    "accent": "#ff9a52", **DARK_COLOURS,
+}  # fmt: skip
+
+
+class Recording(NamedTuple):
+    """A video of the best agent, or why there is none."""
+
+    words: str
+    video: bytes | None = None
+
+
+def require_page() -> None:
+    """Raise a MacError that names the extra, unless pages can be made. Ask before long work, not after it."""
+    if any(importlib.util.find_spec(name) is None for name in ("jinja2", "plotly")):
+        raise MacError("reports need jinja2 and plotly: pip install 'mean-actor-critic[report]'")
+
+
+def write_page(content: Content, recording: Recording, files: Sequence[str], grids: Sequence[str], file: Path) -> None:
+    """Write the page.
+
+    Args:
+        content: what it says.
+        recording: the best agent at play.
+        files: names of what is written beside the page.
+        grids: for each search, the name of the file that holds its grid.
+        file: where to.
+    """
+    require_page()
+    import jinja2
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    templates = resources.files("mean_actor_critic.reports") / "templates"
+    html, style, script = ((templates / name).read_text() for name in ("page.html", "page.css", "page.js"))
+    plotly = get_plotlyjs()
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    text = environment.from_string(html).render(
+        _words(content, recording, files, grids),
+        policy=_policy(plotly, script),
+        style=Markup(style),
+        plotly=Markup(plotly),
+        script=Markup(script),
+        light=_LIGHT,
+        dark=_DARK,
+        data=_data(content),
+    )
+    write_whole(file, text.encode(errors="replace"))  # a forged manifest can hold what is no text
+
+
+def _policy(*scripts: str) -> str:
+    """What the browser lets the page do: run exactly these scripts, and load nothing."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; media-src data:"
+
+
+# --- data for the charts ---------------------------------------------------------------------------------------------
+
+
+def _data(content: Content) -> dict[str, Any]:
+    return {
+        "results": {str(episodes): [_result(row) for row in rows] for episodes, rows in content.results.items()},
+        "lines": _lines(content),
+        "searches": [_search(search) for search in content.searches],
+    }
+
+
+def _result(row: Result) -> dict[str, Any]:
+    return {
+        "label": row.entry.label,
+        "algorithm": row.entry.algorithm,
+        "mean": _short(row.mean.mean),
+        "low": _short(row.mean.low),
+        "high": _short(row.mean.high),
+        "n": row.mean.n,
+        "paper": row.paper.mean if row.paper else None,
+        "spread": row.paper.spread if row.paper else None,
+    }
+
+
+def _lines(content: Content) -> list[dict[str, Any]]:
+    lines = []
+    for entry, dash in zip(content.entries, dashes(content.entries), strict=True):
+        curve = entry.curve._asdict()
+        del curve["together"]
+        numbers = {name: [_short(value) for value in values] for name, values in curve.items()}
+        words = {"label": entry.label, "algorithm": entry.algorithm, "dash": dash}
+        lines.append({**words, "done": entry.source.done, **numbers})
+    return sorted(lines, key=lambda line: -line["mean"][-1])
+
+
+def _search(search: Search) -> dict[str, Any]:
+    return {
+        "range": [_short(value) for value in score_range(search)],
+        "maps": {algorithm: _map(heat) for algorithm, heat in search.maps.items()},
+        "shares": [
+            {
+                "algorithm": algorithm,
+                "label": ALGORITHMS[algorithm].title,
+                "score": [_short(value) for value in values],
+                "share": [_short(value) for value in share],
+            }
+            for algorithm, (values, share) in search.shares.items()
+        ],
+    }
+
+
+def _map(heat: HeatMap) -> dict[str, Any]:
+    def of_points(name: str) -> list[list[Any]]:
+        return [[None if point is None else _short(getattr(point, name)) for point in line] for line in heat.points]
+
+    return {
+        "rows": heat.rows,
+        "optimizers": [optimizer for optimizer, _ in heat.columns],
+        "rates": [rate for _, rate in heat.columns],
+        **{name: of_points(name) for name in ("score", "sd", "trials", "episodes", "diverged")},
+    }
+
+
+def _short(value: float) -> float | None:
+    """A number with the digits that a chart can show; None for what is not a number."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _words(content: Content, recording: Recording, files: Sequence[str], grids: Sequence[str]) -> dict[str, Any]:
+    lead, rest = answer(content)
+    task = content.sources.task
+    return {
+        "title": content.title,
+        "lead": lead,
+        "rest": rest,
+        "notes": notes(content),
+        "sections": _sections(content),
+        "entries": content.entries,
+        "paper": task is not None,
+        "budgets": [(episodes, f"{episodes} episodes") for episodes in content.results],
+        "answer_at": content.answer_at,
+        "sheets": [results_sheet(content.title, task, *part) for part in content.results.items()],
+        "legend_of_results": _legend_of_results(content),
+        "caption_of_curves": _caption_of_curves(content),
+        "longest": max((entry.source.done for entry in content.entries), default=1),
+        "colours_of": _colours(content),
+        "searches": [_search_words(search) for search in content.searches],
+        "alt": _alternatives(content),
+        "video": base64.b64encode(recording.video).decode() if recording.video else "",
+        "video_words": recording.words,
+        "method": protocol.method(content),
+        "seeds": protocol.seeds(content),
+        "commands": protocol.commands(content, grids),
+        "settings": protocol.settings(content),
+        "origins": protocol.origins(content),
+        "versions": protocol.versions(content),
+        "files": files,
+    }
+
+
+def _sections(content: Content) -> list[tuple[str, str]]:
+    runs = [("results", "Results"), ("curves", "Learning curves")] if content.entries else []
+    several = len(content.searches) > 1
+    searches = [
+        (f"search-{number}", f"Search {number}" if several else "Search")
+        for number, _ in enumerate(content.searches, start=1)
+    ]
+    agent = [("agent", "Best agent")] if content.entries else []
+    return [*runs, *searches, *agent, ("protocol", "Protocol")]
+
+
+def _colours(content: Content) -> dict[str, str]:
+    """Which algorithm's colour a name in a table has."""
+    titles = {algorithm.title: name for name, algorithm in ALGORITHMS.items()}
+    return {**titles, **{entry.label: entry.algorithm for entry in content.entries}}
+
+
+def _legend_of_results(content: Content) -> str:
+    parts = [
+        "IQM: mean of the middle half of the trials.",
+        f"Last {LAST}: mean return of the last {LAST} episodes." if any(b > LAST for b in content.results) else "",
+    ]
+    if content.sources.task:
+        parts.append(
+            f"Episodes to {content.sources.task.solved:g}: the median over trials of the first episode at which the "
+            "mean of the last ten returns is that high."
+        )
+    if any(row.diverged for rows in content.results.values() for row in rows):
+        parts.append("Trials as 97/100: three diverged, were frozen there, and count in every number.")
+    if any(row.better for row in content.answer) and content.reference:
+        parts.append(
+            f"P(MAC better): the probability that a trial of {content.reference.label} has the higher mean than one of "
+            "the row’s. p: Welch’s t-test of the same, corrected for their number as Holm does."
+        )
+    parts.append(
+        "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap, of medians by order statistics, "
+        "of probabilities by Wilson’s with DeLong’s variance."
+    )
+    return " ".join(filter(None, parts))
+
+
+def _caption_of_curves(content: Content) -> str:
+    together = max((entry.curve.together for entry in content.entries), default=1)
+    points = f" Each point is the mean of up to {together} neighbouring episodes." if together > 1 else ""
+    return f"Return by episode, over trials, with bands point by point.{points} IQM is the mean of the middle half."
+
+
+def _search_words(search: Search) -> dict[str, Any]:
+    rule = RULES[search.plan.rule]
+    left_out = sum(heat.left_out for heat in search.maps.values())
+    medians = [
+        f"{ALGORITHMS[name].title} {np.median([point.score for point in search.points[name]]):.1f}"
+        for name in search.points
+    ]
+    last = search.plan.rungs[-1]
+    rungs = ""
+    if len(search.plan.rungs) > 1:
+        steps = ", ".join(f"{rung.trials} trials of {rung.episodes} episodes" for rung in search.plan.rungs)
+        rungs = (
+            f" The search went in rounds ({steps}); {100 * search.plan.keep:.0f} % of the settings reached the next. A "
+            "setting’s score is that of its longest training."
+        )
+    return {
+        "name": search.source.name,
+        "unfinished": search.unfinished,
+        "algorithms": [(name, ALGORITHMS[name].title) for name in search.points],
+        "winners": winners_sheet(search.sweep, search.plan.rule),
+        "extent": f"{extent(search.sweep)}; {last.trials} trials of {last.episodes} episodes for those that went all "
+        "the way. The winners were chosen by these numbers, which flatter them; results come from other seeds.",
+        "caption_map": f"A square is a setting; its score is its {rule}, over trials. Colours mean the same for all "
+        f"algorithms.{rungs}" + (f" {left_out} settings are left out, for room." if left_out else ""),
+        "alt_map": "Heat map of the scores of all settings: networks down, optimisers and learning rates across. The "
+        "best of each algorithm are in the table below.",
+        "alt_shares": f"Share of settings that reach a score, by algorithm. Median scores: {', '.join(medians)}.",
+    }
+
+
+def _alternatives(content: Content) -> Mapping[str, str]:
+    """What the charts of runs show, in words."""
+    means = [f"{row.entry.label} {row.mean.mean:.1f} {row.mean.interval}" for row in content.answer]
+    ends = [f"{entry.label} {entry.curve.mean[-1]:.1f}" for entry in content.entries]
+    return {
+        "results": f"Mean returns with 95 % intervals over {content.answer_at} episodes: {', '.join(means)}.",
+        "curves": f"Mean return by episode. At the end: {', '.join(ends)}.",
+    }

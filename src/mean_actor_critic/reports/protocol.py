@@ -1,0 +1,160 @@
+"""How to get the same again: commands, seeds, versions and where everything came from."""
+
+import itertools
+import shlex
+from collections.abc import Sequence
+
+from mean_actor_critic._version import __version__
+from mean_actor_critic.experiment import ALGORITHMS, Experiment, kwargs_as_words, make_experiment, settings_as_words
+from mean_actor_critic.grid import grid_from_json
+from mean_actor_critic.presets import SEARCH_SEEDS, preset
+from mean_actor_critic.reports.content import Content
+from mean_actor_critic.reports.sources import RunSource
+from mean_actor_critic.reports.tables import Sheet
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID
+from mean_actor_critic.sweep import Plan
+
+
+def method(content: Content) -> list[str]:
+    """How the numbers were made, a paragraph each."""
+    lines = [f"Environment: {content.sources.environment}."]
+    if content.entries:
+        counts = sorted({entry.source.run.experiment.trials for entry in content.entries})
+        lines.append(
+            f"A trial is an independent training. Each run has {' or '.join(map(str, counts))} of them. Returns are "
+            "those of the training itself, undiscounted, with actions sampled from the policy. The unit of all "
+            "statistics is the trial: first its mean over episodes, then everything over trials. The bands of the "
+            "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM."
+        )
+        lines.append(
+            "A trial that diverges is put back to before that episode, plays on without learning, and counts: no trial "
+            "is left out."
+        )
+    if content.sources.task:
+        lines.append("The paper does not say over how many episodes its means run, nor what its “±” is.")
+    return lines
+
+
+def seeds(content: Content) -> str:
+    """The seeds of results and searches."""
+    runs: dict[str, list[str]] = {}
+    for entry in content.entries:
+        experiment = entry.source.run.experiment
+        last = experiment.first_trial + experiment.trials - 1
+        trials = f"seed {experiment.seed}, trials {experiment.first_trial} to {last}"
+        runs.setdefault(trials, []).append(entry.label)
+    parts = [
+        f"Results: {trials}" + (f" ({', '.join(labels)})." if len(runs) > 1 else ".") for trials, labels in runs.items()
+    ]
+    parts += [f"Search: seed {search.plan.seed}." for search in content.searches]
+    return " ".join([*parts, f"Searches use seeds from {SEARCH_SEEDS.start}, results those below: they never meet."])
+
+
+def commands(content: Content, grids: Sequence[str]) -> list[str]:
+    """What to type to get the same again; `grids` name the files that hold the grids of searches."""
+    sweeps = [sweep_command(search.plan, grid) for search, grid in zip(content.searches, grids, strict=True)]
+    return [*run_commands(content.sources.runs), *sweeps]
+
+
+def settings(content: Content) -> Sheet | None:
+    """The settings of each run; None without runs."""
+    rows = [[e.label, " ".join(settings_as_words(e.source.run.experiment.settings()))] for e in content.entries]
+    return Sheet("Settings of each run", ["Algorithm", "settings"], rows, left=2) if rows else None
+
+
+def origins(content: Content) -> Sheet:
+    """Where each part came from."""
+    columns = ["path as given", "what", "begun", "episodes", "digest", "note"]
+    rows = []
+    seen: dict[str, str] = {}
+    unfinished = {entry.source.name: entry.unfinished for entry in content.entries}
+    for source in content.sources.runs:
+        run, digest = source.run, source.run.digest
+        note = unfinished.get(source.name, "has only begun")
+        note = note or (f"the same results as {seen[digest]}" if digest in seen else "finished")
+        seen.setdefault(digest, source.name)
+        what = f"run, {ALGORITHMS[source.algorithm].title}"
+        done = f"{source.done}/{run.experiment.episodes}"
+        rows.append([source.name, what, run.manifest.created, done, digest[:16], note])
+    for search in content.searches:
+        last = search.plan.rungs[-1]
+        digest = search.sweep.results_digest[:16]
+        rows.append([search.source.name, "sweep", "", str(last.episodes), digest, search.unfinished or "finished"])
+    return Sheet("What this page was made from", columns, [[cell or "–" for cell in row] for row in rows], left=3)
+
+
+def versions(content: Content) -> Sheet:
+    """Of what the runs and sweeps were made with; a name with more than one version has them all."""
+    made = [source.run.manifest.versions for source in content.sources.runs]
+    made += [search.sweep.versions for search in content.searches]
+    found: dict[str, dict[str, None]] = {}
+    for name, version in itertools.chain.from_iterable(versions.items() for versions in made):
+        found.setdefault(name, {})[version or "–"] = None
+    rows = [[name, ", ".join(versions)] for name, versions in found.items()]
+    return Sheet("What the numbers depend on", ["", "version"], [*rows, ["this page", __version__]], left=2)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def run_commands(runs: Sequence[RunSource]) -> list[str]:
+    """The commands that train these runs: one for a whole study as `mac reproduce` has it, else one for each."""
+    commands = []
+    left = [source.run.experiment for source in runs]
+    for experiment in [*left]:
+        study = _study_with(experiment)
+        if study is not None and all(part in left for part in study[1]):
+            commands.append(study[0])
+            for part in study[1]:
+                left.remove(part)
+    return [*commands, *(train_command(experiment) for experiment in left)]
+
+
+def train_command(experiment: Experiment) -> str:
+    """`mac train` with every setting, so that it does not depend on presets."""
+    words = ["mac", "train", experiment.setup.environment, "--algorithm", experiment.setup.algorithm]
+    words += ["--trials", str(experiment.trials), "--episodes", str(experiment.episodes)]
+    words += ["--seed", str(experiment.seed), "--engine", experiment.engine]
+    if experiment.first_trial:
+        words += ["--first-trial", str(experiment.first_trial)]
+    if experiment.environment_kwargs:
+        words += ["--env-kwargs", *kwargs_as_words(experiment.environment_kwargs)]
+    return shlex.join([*words, "--set", *settings_as_words(experiment.settings())])
+
+
+def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
+    """The study of the paper that an experiment belongs to: its command, and the experiments of all algorithms."""
+    for name, task in CLASSIC_CONTROL.items():
+        parts = [
+            make_experiment(
+                task.environment,
+                algorithm,
+                experiment.trials,
+                experiment.episodes,
+                experiment.seed,
+                {"max_episode_steps": task.steps, **preset(task.environment, algorithm)},
+                engine=experiment.engine,
+            )
+            for algorithm in ALGORITHMS
+        ]
+        if experiment in parts:
+            words = ["--trials", experiment.trials, "--episodes", experiment.episodes, "--seed", experiment.seed]
+            return shlex.join(["mac", "reproduce", name, *map(str, words)]), parts
+    return None
+
+
+def sweep_command(plan: Plan, grid_file: str) -> str:
+    """`mac sweep`, with the grid in a file unless it is the paper's."""
+    last = plan.rungs[-1]
+    task = next((name for name, task in CLASSIC_CONTROL.items() if task.environment == plan.environment), None)
+    words = ["mac", "sweep", task or plan.environment, "--algorithm", *plan.algorithms]
+    words += [] if is_papers_grid(plan) else ["--grid", grid_file]
+    words += ["--trials", str(last.trials), "--episodes", str(last.episodes), "--rule", plan.rule]
+    if len(plan.rungs) > 1:
+        words += ["--halving", "trials" if plan.rungs[0].episodes == last.episodes else "episodes"]
+    return shlex.join([*words, "--seed", str(plan.seed)])
+
+
+def is_papers_grid(plan: Plan) -> bool:
+    """Whether the paper's settings were searched."""
+    return plan.grid == grid_from_json(GRID)

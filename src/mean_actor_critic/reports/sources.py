@@ -1,0 +1,164 @@
+"""What a report is about: runs and sweeps of one task, found where its reader points."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import ALGORITHMS, Experiment
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.run import Run
+from mean_actor_critic.store import disk_faults
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, Task
+from mean_actor_critic.sweep import Sweep, is_sweep
+
+
+class RunSource(NamedTuple):
+    """A run, and what its reader calls it."""
+
+    name: str  # the path as given
+    run: Run
+
+    @property
+    def done(self) -> int:
+        """Episodes that all of its trials have."""
+        return int(self.run.episodes_done.min())
+
+    @property
+    def algorithm(self) -> str:
+        """By its name."""
+        return self.run.experiment.setup.algorithm
+
+
+class SweepSource(NamedTuple):
+    """A sweep, and what its reader calls it."""
+
+    name: str
+    sweep: Sweep
+
+
+class Sources(NamedTuple):
+    """Runs and sweeps of one task."""
+
+    environment: str  # in words
+    task: Task | None  # the paper's, if it is one of them
+    runs: list[RunSource]  # in the paper's order of algorithms
+    sweeps: list[SweepSource]
+
+
+def find_sources(paths: Sequence[str | Path]) -> Sources:
+    """The runs and sweeps in some folders: each a run, a sweep, or a folder of these as `mac reproduce` makes.
+
+    Raises:
+        InputError: there is nothing to report, it is not about one task, or a result was run with a search's seed.
+        DamagedFileError: a file is not what was written.
+    """
+    runs: dict[Path, RunSource] = {}  # by where they really are: what is named twice counts once
+    sweeps: dict[Path, SweepSource] = {}
+    for place in (place for path in paths for place in _places(Path(path))):
+        where = place.resolve()
+        if is_sweep(place):
+            sweeps.setdefault(where, SweepSource(printable(place), Sweep.load(place)))
+        elif where not in runs:
+            runs[where] = RunSource(printable(place), Run.load(place))
+    order = list(ALGORITHMS)
+    found = sorted(runs.values(), key=lambda source: order.index(source.algorithm))
+    for source in found:
+        _require_reporting_seed(source)
+    for sweep in sweeps.values():
+        _require_search(sweep)
+    if not sweeps and not any(source.done for source in found):
+        given = found[0].name if found else "nothing"
+        raise InputError("RUN", given, "a run whose trials have all played an episode")
+    environment, task = _one_task(found, list(sweeps.values()))
+    return Sources(environment, task, found, list(sweeps.values()))
+
+
+def printable(text: str | Path) -> str:
+    """As something that can be shown and written everywhere: no control characters, nothing that is not a character."""
+    decoded = os.fsencode(str(text)).decode("utf-8", "replace") if _is_encodable(str(text)) else repr(str(text))
+    return "".join(sign if sign.isprintable() else "�" for sign in decoded)
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether a file system could have such a name; a forged manifest can hold what none can."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _places(folder: Path) -> list[Path]:
+    """The folder itself if it is a run or a sweep, else those in it that are."""
+    if _is_place(folder):
+        return [folder]
+    with disk_faults(folder, "read"):
+        inside = sorted(filter(_is_place, folder.iterdir())) if folder.is_dir() else []
+    if not inside:
+        raise InputError("RUN", str(folder), "a run folder, a folder of run folders, or a sweep folder")
+    return inside
+
+
+def _is_place(folder: Path) -> bool:
+    return is_sweep(folder) or os.path.lexists(folder / "manifest.json")
+
+
+def _require_reporting_seed(source: RunSource) -> None:
+    seed = source.run.experiment.seed
+    if seed in SEARCH_SEEDS:
+        allowed = f"runs with seeds below {SEARCH_SEEDS.start}: {seed} is one that settings are searched with"
+        raise InputError("RUN", source.name, allowed)
+
+
+def _require_search(source: SweepSource) -> None:
+    if source.sweep.plan.seed not in SEARCH_SEEDS:
+        allowed = f"sweeps with seeds from {SEARCH_SEEDS.start}: those below are for results that are reported"
+        raise InputError("RUN", source.name, allowed)
+    algorithms = source.sweep.plan.algorithms
+    if not any(source.sweep.is_done(cell) for algorithm in algorithms for cell in source.sweep.cells(algorithm)):
+        raise InputError("RUN", source.name, "a sweep of which something has been trained")
+
+
+# --- the task --------------------------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """Where returns come from. Those of different places are not compared."""
+
+    environment: str
+    kwargs: str
+    steps: int | None  # None: not said, the environment's own
+
+    def __str__(self) -> str:
+        kwargs = f" with {self.kwargs}" if self.kwargs != "{}" else ""
+        return f"{self.environment}{kwargs}" + (f" (at most {self.steps} steps an episode)" if self.steps else "")
+
+    def agrees(self, other: "_Place") -> bool:
+        return self[:2] == other[:2] and (self.steps == other.steps or None in (self.steps, other.steps))
+
+
+def _one_task(runs: Sequence[RunSource], sweeps: Sequence[SweepSource]) -> tuple[str, Task | None]:
+    places = [(source.name, _place_of(source.run.experiment)) for source in runs]
+    places += [
+        (name, _Place(sweep.plan.environment, "{}", sweep.plan.grid.fixed.get("max_episode_steps")))
+        for name, sweep in sweeps
+    ]
+    first_name, first = places[0]
+    for name, place in places[1:]:
+        if not place.agrees(first):
+            allowed = f"runs and sweeps of one task: this one is on {place}, {first_name} on {first}"
+            raise InputError("RUN", name, printable(allowed))
+    steps = next((place.steps for _, place in places if place.steps), None)
+    place = first._replace(steps=steps)
+    task = next((task for task in CLASSIC_CONTROL.values() if task.environment == place.environment), None)
+    if task is not None and (place.kwargs != "{}" or place.steps not in (None, task.steps)):
+        task = None  # an environment of the paper, made easier or harder
+    return printable(place.environment if task else str(place)), task
+
+
+def _place_of(experiment: Experiment) -> _Place:
+    kwargs: Any = json.dumps(dict(experiment.environment_kwargs), sort_keys=True)
+    return _Place(experiment.setup.environment, kwargs, experiment.setup.max_episode_steps)

@@ -1,0 +1,231 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const byId = (id) => document.getElementById(id);
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // Plotly reads a few HTML tags in labels; names are shown as they are
+  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const faded = (hex, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",")},${alpha})`;
+  const decimals = (values) => (Math.max(...values) - Math.min(...values) < 10 ? 3 : 1);
+  const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
+  const charts = []; // functions that draw, called again when the colours or the paper change
+  let printing = false;
+
+  function draw(id, traces, layout) {
+    const axis = { gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true };
+    const base = {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, autosize: true,
+      font: { color: colour("ink"), family: "system-ui, sans-serif", size: 13 },
+      margin: { l: 8, r: 12, t: 12, b: 8 }, dragmode: false,
+      hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { color: colour("ink"), size: 12.5 }, align: "left", namelength: -1 },
+      ...layout, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+    };
+    if (printing) Object.assign(base, { width: 680, autosize: false });
+    return Plotly.react(id, traces, base, { displayModeBar: false, responsive: true, doubleClick: "reset" });
+  }
+
+  function show(chart) { charts.push(chart); chart(); }
+
+  function onChoice(name, action) {
+    for (const input of document.querySelectorAll(`input[name="${name}"]`)) input.addEventListener("change", action);
+  }
+
+  // A legend of real buttons: it wraps on a phone and can be reached with the keyboard.
+  function legend(id, items, redraw) {
+    const hidden = new Set();
+    for (const item of items) {
+      const button = document.createElement("button");
+      const swatch = document.createElement("i");
+      button.type = "button";
+      button.setAttribute("aria-pressed", "true");
+      swatch.className = "swatch";
+      swatch.dataset.colour = item.algorithm;
+      button.append(swatch, item.label);
+      button.addEventListener("click", () => {
+        const off = hidden.delete(item) ? false : Boolean(hidden.add(item));
+        button.setAttribute("aria-pressed", String(!off));
+        redraw();
+      });
+      byId(id).append(button);
+    }
+    return hidden;
+  }
+
+  function paintSwatches() {
+    for (const swatch of document.querySelectorAll(".swatch")) swatch.style.background = colour(swatch.dataset.colour);
+  }
+
+  // --- results ------------------------------------------------------------------------------------------------------
+
+  function results() {
+    const budget = document.querySelector("input[name=budget]") ? chosen("budget") : Object.keys(data.results)[0];
+    const rows = data.results[budget];
+    const digits = decimals(rows.map((row) => row.mean).concat(0));
+    const point = (row, place) => ({
+      type: "scatter", mode: "markers", x: [row.mean], y: [place - (row.paper === null ? 0 : 0.13)], name: literal(row.label),
+      marker: { color: colour(row.algorithm), size: 11 },
+      error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.algorithm), thickness: 2.2, width: 5 },
+      customdata: [row.low === null ? "" : ` [${row.low.toFixed(digits)}, ${row.high.toFixed(digits)}]`],
+      hovertemplate: `%{x:.${digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
+    });
+    const papers = rows.map((row, place) => ({ ...row, place })).filter((row) => row.paper !== null);
+    const paper = {
+      type: "scatter", mode: "markers", name: "paper", x: papers.map((row) => row.paper), y: papers.map((row) => row.place + 0.19),
+      marker: { symbol: "diamond-open", size: 8, color: colour("soft") },
+      error_x: { type: "data", array: papers.map((row) => row.spread), color: colour("soft"), thickness: 1.1, width: 3 },
+      hovertemplate: "%{x} ± %{error_x.array}<extra>paper</extra>",
+    };
+    return draw("results-chart", [...rows.map(point), paper], {
+      height: 70 + 52 * rows.length, hovermode: "closest",
+      xaxis: { title: { text: "Mean return" }, fixedrange: true, zeroline: false },
+      yaxis: { tickvals: rows.map((_, place) => place), ticktext: rows.map((row) => wrapped(row.label)), range: [rows.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false },
+    });
+  }
+
+  function wrapped(label) {
+    const short = label.length > 46 ? `${label.slice(0, 22)}…${label.slice(-22)}` : label;
+    return short.length > 24 ? `${literal(short.slice(0, 24))}<br>${literal(short.slice(24))}` : literal(short);
+  }
+
+  // --- learning curves ----------------------------------------------------------------------------------------------
+
+  const lines = data.lines;
+  const longest = Math.max(1, ...lines.map((line) => line.done));
+  let range = [1, longest];
+  let hiddenLines = new Set();
+
+  function bandOf(line) {
+    const centre = line[chosen("centre")];
+    if (chosen("band") === "interval") return { centre, low: line[`${chosen("centre")}_low`], high: line[`${chosen("centre")}_high`] };
+    return { centre, low: centre.map((value, i) => value - line.sd[i]), high: centre.map((value, i) => value + line.sd[i]) };
+  }
+
+  function curves() {
+    const shown = lines.filter((line) => !hiddenLines.has(line));
+    const digits = decimals(lines.flatMap((line) => line.mean));
+    const bands = shown.flatMap((line) => {
+      const { low, high } = bandOf(line);
+      const edge = { type: "scatter", mode: "lines", x: line.episode, line: { width: 0 }, hoverinfo: "skip" };
+      return [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faded(colour(line.algorithm), 0.18) }];
+    });
+    const middles = shown.map((line) => {
+      const { centre, low, high } = bandOf(line);
+      return {
+        type: "scatter", mode: "lines", x: line.episode, y: centre, name: literal(line.label),
+        line: { color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2, dash: line.dash },
+        customdata: low.map((value, i) => [value, high[i]]),
+        hovertemplate: `%{y:.${digits}f} [%{customdata[0]:.${digits}f}, %{customdata[1]:.${digits}f}]<extra>%{fullData.name}</extra>`,
+      };
+    });
+    readOut(digits);
+    return draw("curves-chart", [...bands, ...middles], {
+      height: innerWidth < 600 ? 340 : 460, hovermode: "x unified", dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+      xaxis: { title: { text: "Episode" }, range: [...range], zeroline: false, unifiedhovertitle: { text: "Episode %{x}" } },
+      yaxis: { title: { text: "Return" }, fixedrange: true, zeroline: false },
+    });
+  }
+
+  // What the pointer shows, for those who do not use one.
+  function readOut(digits) {
+    const at = Number(byId("at").value);
+    const words = lines.filter((line) => !hiddenLines.has(line) && at <= line.done).map((line) => {
+      const nearest = line.episode.reduce((best, episode, i) => (Math.abs(episode - at) < Math.abs(line.episode[best] - at) ? i : best), 0);
+      const { centre, low, high } = bandOf(line);
+      return `${line.label} ${centre[nearest].toFixed(digits)} [${low[nearest].toFixed(digits)}, ${high[nearest].toFixed(digits)}]`;
+    });
+    byId("values").textContent = words.join(" · ");
+  }
+
+  function setRange(from, to) {
+    const whole = (value, otherwise) => (Number.isFinite(value) ? Math.min(longest, Math.max(1, Math.round(value))) : otherwise);
+    const [first, last] = [whole(from, 1), whole(to, longest)];
+    if (first >= last) return;
+    range = [first, last];
+    byId("from").value = first;
+    byId("to").value = last;
+  }
+
+  function startCurves() {
+    hiddenLines = legend("curves-legend", lines, () => curves());
+    onChoice("centre", curves);
+    onChoice("band", curves);
+    for (const id of ["from", "to"]) byId(id).addEventListener("change", () => { setRange(Number(byId("from").value), Number(byId("to").value)); curves(); });
+    byId("whole").addEventListener("click", () => { setRange(1, longest); curves(); });
+    byId("at").addEventListener("change", () => curves());
+    show(curves);
+    byId("curves-chart").on("plotly_relayout", (change) => {
+      if (change["xaxis.range[0]"] !== undefined) setRange(change["xaxis.range[0]"], change["xaxis.range[1]"]);
+      if (change["xaxis.autorange"]) { setRange(1, longest); curves(); }
+    });
+  }
+
+  // --- searches -----------------------------------------------------------------------------------------------------
+
+  function startSearch(search, number) {
+    const [low, high] = search.range;
+    const digits = decimals(search.range);
+
+    function map() {
+      const heat = search.maps[chosen(`map-${number}`)];
+      const hover = heat.score.map((row, i) => row.map((score, j) => (score === null ? "" :
+        `${literal(`${heat.rows[i]}, ${heat.optimizers[j]} ${heat.rates[j]}`)}<br>${score.toFixed(digits)}` +
+        `${heat.sd[i][j] === null ? "" : ` ± ${heat.sd[i][j].toFixed(digits)}`}, ${heat.trials[i][j]} trials of ${heat.episodes[i][j]} episodes` +
+        `${heat.diverged[i][j] ? `<br>${heat.diverged[i][j]} diverged` : ""}`)));
+      const starts = heat.optimizers.map((_, j) => j).filter((j) => j === 0 || heat.optimizers[j] !== heat.optimizers[j - 1]);
+      const ends = [...starts.slice(1), heat.optimizers.length];
+      return draw(`map-chart-${number}`, [{
+        type: "heatmap", z: heat.score, zmin: low, zmax: high, colorscale: "Viridis", text: hover, hoverongaps: false,
+        hovertemplate: "%{text}<extra></extra>", xgap: 1, ygap: 1, colorbar: { thickness: 12, outlinewidth: 0, title: { text: "Score", side: "right" } },
+      }], {
+        height: Math.min(1600, 130 + 15 * heat.rows.length),
+        margin: { l: 8, r: 8, t: 34, b: 8 },
+        xaxis: { tickvals: heat.rates.map((_, j) => j), ticktext: heat.rates.map(literal), tickangle: -90, tickfont: { size: 10.5 }, showgrid: false, fixedrange: true, title: { text: "Learning rate" } },
+        yaxis: { tickvals: heat.rows.map((_, i) => i), ticktext: heat.rows.map(literal), tickfont: { size: 10.5 }, autorange: "reversed", showgrid: false, fixedrange: true },
+        annotations: starts.map((start, k) => ({ x: (start + ends[k] - 1) / 2, y: 1, yref: "paper", yanchor: "bottom", showarrow: false, text: `<b>${literal(heat.optimizers[start])}</b>` })),
+        shapes: starts.slice(1).map((start) => ({ type: "line", x0: start - 0.5, x1: start - 0.5, y0: 0, y1: 1, yref: "paper", line: { color: colour("paper"), width: 4 } })),
+      });
+    }
+
+    let hidden = new Set();
+    function shares() {
+      return draw(`shares-chart-${number}`, search.shares.filter((line) => !hidden.has(line)).map((line) => ({
+        type: "scatter", mode: "lines", x: line.score, y: line.share, name: line.label,
+        line: { shape: "vh", color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2 },
+        hovertemplate: `%{y:.0%} reach %{x:.${digits}f}<extra>%{fullData.name}</extra>`,
+      })), {
+        height: innerWidth < 600 ? 320 : 400, hovermode: "closest",
+        xaxis: { title: { text: "Score" }, fixedrange: true, zeroline: false },
+        yaxis: { title: { text: "Share of settings" }, tickformat: ".0%", range: [0, 1.03], fixedrange: true, zeroline: false },
+      });
+    }
+
+    hidden = legend(`shares-legend-${number}`, search.shares, shares);
+    onChoice(`map-${number}`, map);
+    show(map);
+    show(shares);
+  }
+
+  // --- all of it ----------------------------------------------------------------------------------------------------
+
+  function everything() {
+    paintSwatches();
+    for (const chart of charts) chart();
+  }
+
+  if (lines.length) {
+    onChoice("budget", results);
+    show(results);
+    startCurves();
+  }
+  data.searches.forEach((search, i) => startSearch(search, i + 1));
+  paintSwatches();
+  dark.addEventListener("change", everything);
+  for (const event of ["beforeprint", "afterprint"]) {
+    addEventListener(event, () => {
+      printing = event === "beforeprint";
+      document.documentElement.classList.toggle("printing", printing); // light, whatever the screen has
+      everything();
+    });
+  }
+})();

@@ -1,0 +1,103 @@
+"""Runs and sweeps that were never trained: made-up learning curves in real folders, for tests of reports."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from mean_actor_critic import store
+from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.experiment import make_experiment
+from mean_actor_critic.grid import grid_from_json
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.run import Run
+from mean_actor_critic.studies.paper import GRID
+from mean_actor_critic.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
+
+VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
+SPACES = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
+
+# where each algorithm ends up, and how fast
+ENDS = {"reinforce": (120, 90), "advantage_reinforce": (175, 60), "actor_critic": (130, 80),
+        "advantage_actor_critic": (192, 30), "mac": (198, 25)}  # fmt: skip
+
+
+def learning(algorithm: str, trials: int, episodes: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Returns [trials, episodes] that look like Cart Pole."""
+    random = np.random.default_rng([seed, *algorithm.encode()])
+    end, pace = ENDS[algorithm]
+    ends = end + random.normal(0, 8, (trials, 1))
+    curve = 20 + (ends - 20) * (1 - np.exp(-np.arange(episodes) / pace))
+    return np.clip(curve + random.normal(0, 12, (trials, episodes)), 8, 200).astype(np.float32)
+
+
+def make_run(
+    path: Path,
+    algorithm: str = "mac",
+    returns: np.ndarray[Any, Any] | None = None,
+    *,
+    environment: str = "CartPole-v0",
+    seed: int = 0,
+    done: int | None = None,
+    diverged: tuple[int, ...] = (),
+    settings: dict[str, Any] | None = None,
+) -> Run:
+    """A run folder with made-up returns: the first `done` episodes were played, the `diverged` trials are marked."""
+    returns = learning(algorithm, 10, 200, seed) if returns is None else np.asarray(returns, np.float32)
+    trials, episodes = returns.shape
+    experiment = make_experiment(environment, algorithm, trials, episodes, seed, settings or {})
+    manifest = store.create_run(path, experiment, SPACES, 1, VERSIONS)
+    played = np.arange(episodes) < (episodes if done is None else done)
+    diverged_at = np.zeros(trials, np.int32)
+    diverged_at[list(diverged)] = 3
+    arrays = {
+        "returns": np.where(played, returns, np.nan).astype(np.float32),
+        "lengths": np.broadcast_to(played, returns.shape).astype(np.int32),
+        "state/diverged_at": diverged_at,
+    }
+    store.write_checkpoint(path, manifest, int(arrays["lengths"].sum()), arrays)
+    return Run.load(path)
+
+
+def make_study(folder: Path, trials: int = 10, episodes: int = 200) -> dict[str, Run]:
+    """A run of each algorithm, as `mac reproduce` leaves them."""
+    return {name: make_run(folder / name, name, learning(name, trials, episodes)) for name in ENDS}
+
+
+def make_sweep(
+    path: Path,
+    grid: Any = GRID,
+    rungs: tuple[Rung, ...] = (Rung(10, 200),),
+    algorithms: tuple[str, ...] = tuple(ENDS),
+    *,
+    environment: str = "CartPole-v0",
+    seed: int = SEARCH_SEEDS.start,
+    most_cells: int | None = None,
+) -> Sweep:
+    """A sweep folder with made-up learning curves; only the first `most_cells` of each algorithm, if asked."""
+    plan = Plan(environment, algorithms, grid_from_json(grid), rungs, 1 / 3, "asymptotic", seed)
+    sweep = create_sweep(path, plan, VERSIONS)
+    for algorithm in algorithms:
+        for number, cell in enumerate(sweep.cells(algorithm)):
+            if most_cells is None or number < most_cells:
+                sweep.write(cell, _result(sweep, cell), 1.0)
+    return sweep
+
+
+def _result(sweep: Sweep, cell: Cell) -> CellResult:
+    """Better near an algorithm's own learning rate, and for networks that are neither none nor huge."""
+    random = np.random.default_rng([cell.first_trial, *cell.name.encode()])
+    end, pace = ENDS[cell.algorithm]
+    points = [sweep.points(cell.algorithm)[place] for place in cell.points]
+    rates = np.array([point["actor_lr"] for point in points])
+    rate = {"sgd": 0.05, "adadelta": 0.05}.get(cell.settings.get("optimizer", "adam"), 0.002) * (
+        1 + len(cell.algorithm) % 5
+    )
+    quality = np.exp(-(np.log10(rates / rate) ** 2)) * (0.9 if cell.settings.get("hidden") else 0.4)
+    shape = (len(points), cell.trials)
+    ends = 10 + (end - 10) * np.clip(quality[:, None] + random.normal(0, 0.06, shape), 0, 1)
+    curves = ends[..., None] * (1 - np.exp(-np.arange(1, cell.episodes + 1) / pace))
+    noisy = np.clip(curves + random.normal(0, 10, curves.shape), 8, 200).astype(np.float32)
+    diverged_at = np.where(random.random(shape) < 0.02 * (rates[:, None] > 0.02), 5, 0).astype(np.int32)
+    return CellResult(noisy, diverged_at)
