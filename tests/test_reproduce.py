@@ -1,5 +1,6 @@
 """Studies of the paper: from presets or from a search's winners, with what is there taken as it is and said to be."""
 
+import importlib.util
 import json
 
 import pytest
@@ -51,16 +52,31 @@ def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, t
     for algorithm, winner in sweep.winners().items():
         settings = Run.load(tmp_path / "study" / algorithm).experiment.settings()
         assert {name: settings[name] for name in winner.settings} == winner.settings
+    assert "taken as it is" not in (tmp_path / "study" / "report" / "index.html").read_text()
     again = mac(*words)
     assert again.code == 0
     assert "cells were already there and taken as they are" in again.out
     assert again.err.count("already finished, taken as it is") == 5
+    page = tmp_path / "study" / "report" / "index.html"
+    assert str(page) in again.out
+    assert page.read_text().count("finished before, taken as it is") == 5
+    assert "search" in page.read_text()
 
 
 def test_a_quick_study_is_a_small_one(small_study, tmp_path):
     assert mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study").code == 0
     run = Run.load(tmp_path / "study" / "mac")
     assert (run.experiment.trials, run.experiment.episodes) == (2, 3)
+
+
+def test_a_study_without_the_report_s_extra_has_all_but_the_page(small_study, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else find(name))
+    outcome = mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study")
+    assert outcome.code == 0
+    assert "mean-actor-critic[report]" in outcome.err
+    assert (tmp_path / "study" / "table.csv").exists()
+    assert not (tmp_path / "study" / "report").exists()
 
 
 def test_quick_and_full_exclude_each_other(tmp_path):

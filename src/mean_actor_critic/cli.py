@@ -427,13 +427,15 @@ def _reproduce(options: argparse.Namespace) -> None:
         sweep = _search(folder / "search", plan, options.study, options.quiet)
         winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
     runs: dict[str, Run] = {}
+    there_before = []
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(task, folder, trials, episodes, options.seed, watch, winners):
             runs[run.experiment.setup.algorithm] = run
+            there_before += [run.path] if reused else []
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
     content = report.study(task, runs)
-    files = report.write(content, folder)
+    files = [*report.write(content, folder), *_write_page(folder, there_before)]
     if not options.quiet:
         for table in report.tables(content):
             _console().print(table)
@@ -499,6 +501,20 @@ def _report(options: argparse.Namespace) -> None:
         print(line)
     size = written[-1].stat().st_size / 2**20
     print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
+
+
+def _write_page(study: Path, there_before: Sequence[Path]) -> list[Path]:
+    """The page of a study below its folder; nothing but a word about it where the extra is not installed."""
+    from mean_actor_critic.reports import content, files, page, sources
+
+    try:
+        page.require_page()
+    except MacError as fault:
+        print(f"mac: no page: {fault}", file=sys.stderr)
+        return []
+    found = sources.find_sources([study])
+    numbers = content.read(found._replace(reused=frozenset(map(sources.printable, there_before))))
+    return files.write_report(numbers, _record_best(numbers, None), study / "report")[-1:]
 
 
 def _record_best(numbers: "Content", environment: str | None) -> "Recording":

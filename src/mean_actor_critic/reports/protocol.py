@@ -71,7 +71,8 @@ def origins(content: Content) -> Sheet:
     for source in content.sources.runs:
         run, digest = source.run, source.run.digest
         note = unfinished.get(source.name, "has only begun")
-        note = note or (f"the same results as {seen[digest]}" if digest in seen else "finished")
+        finished = "finished before, taken as it is" if source.name in content.sources.reused else "finished"
+        note = note or (f"the same results as {seen[digest]}" if digest in seen else finished)
         seen.setdefault(digest, source.name)
         what = f"run, {ALGORITHMS[source.algorithm].title}"
         done = f"{source.done}/{run.experiment.episodes}"

@@ -46,6 +46,7 @@ class Sources(NamedTuple):
     task: Task | None  # the paper's, if it is one of them
     runs: list[RunSource]  # in the paper's order of algorithms
     sweeps: list[SweepSource]
+    reused: frozenset[str] = frozenset()  # names of those that were finished before the command that reports on them
 
 
 def find_sources(paths: Sequence[str | Path]) -> Sources:
