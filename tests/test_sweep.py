@@ -238,6 +238,16 @@ def test_search_seeds_are_not_reported_with(tmp_path):
     assert_refused(mac("reproduce", "cart-pole", *words), 2, "seed")
 
 
+@pytest.mark.parametrize("words", [("--seed", str(SEARCH_SEEDS.start)), ("--trials", "0"), ("--episodes", "0")])
+def test_what_a_full_study_cannot_use_is_refused_before_its_search(words, tmp_path):
+    assert_refused(mac("reproduce", "cart-pole", "--full", *words, "--out", tmp_path / "r"), 2, words[1])
+    assert not (tmp_path / "r").exists()
+
+
+def test_no_episodes_are_not_the_usual_number_of_them(tmp_path):
+    assert_refused(mac("sweep", "cart-pole", "--episodes", "0", "--out", tmp_path / "s"), 2, "episodes: 0")
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import InputError, Interrupted, MacError
-from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, parse_kwargs, parse_settings
+from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, make_experiment, parse_kwargs, parse_settings
 from mean_actor_critic.grid import grid_from_json, read_grid
-from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.presets import SEARCH_SEEDS, require_reporting_seed
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS, as_file_name
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID, SEARCH_TRIALS
-from mean_actor_critic.sweep import RULES, Sweep
+from mean_actor_critic.sweep import HALVING, RULES, Sweep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,8 +144,9 @@ def make_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--trials", type=int, default=SEARCH_TRIALS, help=f"of each setting (default: {SEARCH_TRIALS})")
     sweep.add_argument("--episodes", type=int, help="of each trial (default: those of the task, else 200)")
     sweep.add_argument(
-        "--halving", choices=["trials", "episodes"],
-        help="stop hopeless settings early: after some of their trials, or of their episodes (default: train all)",
+        "--halving", choices=list(HALVING),
+        help="stop hopeless settings early (default: train all). "
+        + "; ".join(f"{name}: {text}" for name, text in HALVING.items()),
     )  # fmt: skip
     sweep.add_argument(
         "--rule", choices=list(RULES), default="asymptotic",
@@ -420,9 +421,12 @@ def _reproduce(options: argparse.Namespace) -> None:
     started = time.monotonic()
     winners = None
     if options.full:
-        grid = grid_from_json(GRID)
         from mean_actor_critic.studies.search import make_plan
 
+        # before hours of search, not after them
+        require_reporting_seed(options.seed)
+        make_experiment(task.environment, "mac", trials, episodes, options.seed, {})
+        grid = grid_from_json(GRID)
         plan = make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
         sweep = _search(folder / "search", plan, options.study, options.quiet)
         winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
@@ -454,7 +458,7 @@ def _sweep(options: argparse.Namespace) -> None:
         options.algorithm,
         grid_from_json(GRID) if options.grid == "paper" else read_grid(options.grid),
         options.trials,
-        options.episodes or (task.episodes if task else 200),
+        (task.episodes if task else 200) if options.episodes is None else options.episodes,
         rule=options.rule,
         halving=options.halving,
         seed=options.seed,

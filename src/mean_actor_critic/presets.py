@@ -3,9 +3,17 @@
 from typing import Any
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
+from mean_actor_critic.errors import InputError
 
 # Seeds that searches for settings use. Reported results never do, so that no setting is reported on what chose it.
 SEARCH_SEEDS = range(2**30, 2**31)
+
+
+def require_reporting_seed(seed: int) -> None:
+    """Raise an InputError if searches use a seed that results are to be reported with."""
+    if seed in SEARCH_SEEDS:
+        raise InputError("seed", seed, f"one below {SEARCH_SEEDS.start}: the settings were searched with the others")
+
 
 # From `scripts/search_cart_pole.py`: each algorithm's best finalist by its mean over 40 trials of 200 episodes.
 _MONTE_CARLO = {"hidden": (64,), "activation": "tanh", "critic_target": "monte_carlo", "batch_size": 64}

@@ -38,6 +38,12 @@ RULES = {
 }
 
 
+HALVING = {
+    "trials": "settings get a fifth of their trials, the best third of them a half, the best third of those all",
+    "episodes": "settings get a ninth of their episodes, the best third of them a third, the best third of those all",
+}
+
+
 def scores(returns: Array, rule: str) -> Array:
     """What a rule makes of learning curves [..., episodes]: [...]."""
     episodes = returns.shape[-1]

@@ -57,9 +57,10 @@ def winners_table(sweep: Sweep, rule: str) -> Table:
 
 def write_summary(sweep: Sweep, file: Path) -> None:
     """A line for every setting: what it was, and what came of it."""
-    names = list(dict.fromkeys(name for outcome in sweep.outcomes() for name in outcome.settings))
+    outcomes = sweep.outcomes()
+    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.settings))
     header = ["algorithm", *names, "rung", "trials", "episodes", "diverged", *RULES, *(f"{rule}_sd" for rule in RULES)]
-    rows: list[list[object]] = [[*header], *(_row(outcome, names) for outcome in sweep.outcomes())]
+    rows: list[list[object]] = [[*header], *(_row(outcome, names) for outcome in outcomes)]
     write_csv(file, rows)
 
 

@@ -7,7 +7,7 @@ from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, applicable_settings, make_experiment
 from mean_actor_critic.grid import Settings
-from mean_actor_critic.presets import SEARCH_SEEDS, settings_for
+from mean_actor_critic.presets import require_reporting_seed, settings_for
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import Task
@@ -34,8 +34,7 @@ def reproduce(
         watch: shows progress.
         winners: settings by algorithm, as a search found them; by default the presets.
     """
-    if seed in SEARCH_SEEDS:
-        raise InputError("seed", seed, f"one below {SEARCH_SEEDS.start}: the settings were searched with the others")
+    require_reporting_seed(seed)
     environment = find_environment(task.environment)
     for algorithm in ALGORITHMS:
         path = folder / algorithm

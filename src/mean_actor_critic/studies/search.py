@@ -16,11 +16,12 @@ from mean_actor_critic import store
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
 from mean_actor_critic.environments.fleet import WorkerLimits
 from mean_actor_critic.errors import InputError, Interrupted
-from mean_actor_critic.experiment import HYPER_NAMES, Experiment, make_experiment, unknown_name
+from mean_actor_critic.experiment import ALGORITHMS, HYPER_NAMES, Experiment, make_experiment, unknown_name
 from mean_actor_critic.grid import Grid
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.sweep import (
+    HALVING,
     Cell,
     CellResult,
     Plan,
@@ -37,10 +38,6 @@ from mean_actor_critic.training.loop import next_segment
 from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
-HALVING = {
-    "trials": "settings get a fifth of their trials, the best third of them a half, the best third of those all",
-    "episodes": "settings get a ninth of their episodes, the best third of them a third, the best third of those all",
-}
 KEEP = 1 / 3
 
 
@@ -209,7 +206,7 @@ class _Worker:
         spaces = self._environment.spaces
         sizes = (spaces.observation_size, *cell.settings.get("hidden", (64,)), spaces.actions)
         weights = sum(a * b for a, b in itertools.pairwise(sizes))
-        critic = 3.0 if "minibatches" in self._sweep.points(cell.algorithm)[0] else 1.0
+        critic = 3.0 if "critic" in ALGORITHMS[cell.algorithm].parts else 1.0
         return len(cell.points) * cell.trials * cell.episodes * (weights + 500) * critic
 
     def _planned(self, algorithm: str) -> float:

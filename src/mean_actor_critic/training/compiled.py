@@ -61,8 +61,8 @@ def choose_width(setup: Setup, trials: int, devices: int) -> int:
 def _bytes_at_work(setup: Setup) -> int:
     """What one lane's updates go over again and again, float32.
 
-    Weights, their gradient and two moments of it, and the
-    activations of a critic step, forward and backward. A policy step comes but once an episode.
+    Weights, their gradient and two moments of it, and the activations of a critic step, forward and backward. A policy
+    step comes but once an episode.
     """
     activations = 2 * setup.batch_size * max(setup.hidden, default=1) if setup.has_critic else 1
     weights = sum(inputs * outputs for inputs, outputs in itertools.pairwise(setup.hidden))
