@@ -10,7 +10,7 @@ from benchmarks.harness import in_new_process, log, table
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.grid import grid_from_json
 from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.studies.paper import GRID, SEARCH_TRIALS
+from mean_actor_critic.studies.paper import SEARCH_TRIALS, papers_grid
 from mean_actor_critic.sweep import CellResult, Plan, Rung, create_sweep
 
 EPISODES = 200
@@ -19,7 +19,8 @@ EPISODES = 200
 def make_search(folder: Path) -> int:
     """A finished sweep with made-up returns; the number of its trainings."""
     rungs = (Rung(SEARCH_TRIALS, EPISODES),)
-    plan = Plan("CartPole-v0", tuple(ALGORITHMS), grid_from_json(GRID), rungs, 1.0, "asymptotic", SEARCH_SEEDS.start)
+    grid = grid_from_json(papers_grid("CartPole-v0"))
+    plan = Plan("CartPole-v0", tuple(ALGORITHMS), grid, rungs, 1.0, "asymptotic", SEARCH_SEEDS.start)
     sweep = create_sweep(folder, plan, {"made": "up"})
     random = np.random.default_rng(0)
     trainings = 0

@@ -12,7 +12,7 @@ from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.grid import grid_from_json
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.run import Run
-from mean_actor_critic.studies.paper import GRID
+from mean_actor_critic.studies.paper import papers_grid
 from mean_actor_critic.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
@@ -67,7 +67,7 @@ def make_study(folder: Path, trials: int = 10, episodes: int = 200) -> dict[str,
 
 def make_sweep(
     path: Path,
-    grid: Any = GRID,
+    grid: Any = None,
     rungs: tuple[Rung, ...] = (Rung(10, 200),),
     algorithms: tuple[str, ...] = tuple(ENDS),
     *,
@@ -76,7 +76,8 @@ def make_sweep(
     most_cells: int | None = None,
 ) -> Sweep:
     """A sweep folder with made-up learning curves; only the first `most_cells` of each algorithm, if asked."""
-    plan = Plan(environment, algorithms, grid_from_json(grid), rungs, 1 / 3, "asymptotic", seed)
+    choices = grid_from_json(grid or papers_grid(environment))
+    plan = Plan(environment, algorithms, choices, rungs, 1 / 3, "asymptotic", seed)
     sweep = create_sweep(path, plan, VERSIONS)
     for algorithm in algorithms:
         for number, cell in enumerate(sweep.cells(algorithm)):

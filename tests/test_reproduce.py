@@ -10,7 +10,7 @@ from mean_actor_critic import cli
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.classic_control import reproduce
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 from mean_actor_critic.sweep import Sweep
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
@@ -39,15 +39,25 @@ def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_
 def small_study(monkeypatch):
     """The Cart Pole study, small enough for a test."""
     monkeypatch.setitem(cli.CLASSIC_CONTROL, "cart-pole", CART_POLE._replace(episodes=4, quick=(2, 3)))
-    monkeypatch.setattr(cli, "GRID", TINY_GRID)
+    monkeypatch.setattr(cli, "papers_grid", lambda _environment: TINY_GRID)
     monkeypatch.setattr(cli, "SEARCH_TRIALS", 2)
 
 
 def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, tmp_path):
-    words = ("reproduce", "cart-pole", "--full", "--trials", "2", "--out", tmp_path / "study")
+    words = (
+        "reproduce",
+        "cart-pole",
+        "--full",
+        "--search",
+        tmp_path / "s",
+        "--trials",
+        "2",
+        "--out",
+        tmp_path / "study",
+    )
     first = mac(*words)
     assert first.code == 0
-    sweep = Sweep.load(tmp_path / "study" / "search")
+    sweep = Sweep.load(tmp_path / "s")
     assert sweep.finished
     for algorithm, winner in sweep.winners().items():
         settings = Run.load(tmp_path / "study" / algorithm).experiment.settings()
@@ -59,8 +69,22 @@ def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, t
     assert again.err.count("already finished, taken as it is") == 5
     page = tmp_path / "study" / "report" / "index.html"
     assert str(page) in again.out
-    assert page.read_text().count("finished before, taken as it is") == 5
-    assert "search" in page.read_text()
+    assert page.read_text().count("finished before, taken as it is") == 6  # five runs and the search
+    assert sweep.created in page.read_text()
+    assert "Nothing was trained" not in page.read_text()
+    longer = mac(*words[:-2], "--episodes", "6", "--out", tmp_path / "longer")  # a search serves many studies
+    assert longer.code == 0
+    assert "cells were already there" in longer.out
+
+
+def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
+    grid = tmp_path / "grid.json"
+    grid.write_text(json.dumps(TINY_GRID))
+    words = ("--grid", grid, "--trials", "1", "--episodes", "2", "--algorithm", "mac", "--out", tmp_path / "s")
+    assert mac("sweep", "cart-pole", *words).code == 0
+    refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out", tmp_path / "study")
+    assert_refused(refused, 2, "a search of reinforce")
+    assert_refused(mac("reproduce", "cart-pole", "--search", tmp_path / "s"), 2, "--full")
 
 
 def test_a_quick_study_is_a_small_one(small_study, tmp_path):
@@ -81,7 +105,3 @@ def test_a_study_without_the_report_s_extra_has_all_but_the_page(small_study, tm
 
 def test_quick_and_full_exclude_each_other(tmp_path):
     assert_refused(mac("reproduce", "cart-pole", "--quick", "--full"), 2, "--full")
-
-
-def test_the_paper_s_grid_is_plain_json():
-    assert json.loads(json.dumps(GRID)) == GRID

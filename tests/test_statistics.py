@@ -11,6 +11,7 @@ from mean_actor_critic.reports import statistics
 from mean_actor_critic.reports.statistics import (
     Estimate,
     Summary,
+    differences,
     episodes_to_threshold,
     final_scores,
     holm,
@@ -20,7 +21,6 @@ from mean_actor_critic.reports.statistics import (
     probability_of_improvement,
     summarise,
     trial_scores,
-    welch_tests,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -183,7 +183,7 @@ def test_an_improvement_of_infinite_values_counts_and_one_value_allows_no_interv
 @settings(max_examples=50, deadline=None)
 @given(ours=samples(), rivals=st.lists(samples(), min_size=1, max_size=4))
 def test_welch_s_tests_are_scipy_s_and_corrected_upwards_in_their_order(ours, rivals):
-    tests = list(welch_tests(ours, dict(enumerate(rivals))).values())
+    tests = differences(ours, rivals, [False] * len(rivals))
     for theirs, test in zip(rivals, tests, strict=True):
         assert test.difference == pytest.approx(ours.mean() - theirs.mean(), abs=1e-9)
         if np.ptp(ours) or np.ptp(theirs):
@@ -191,20 +191,34 @@ def test_welch_s_tests_are_scipy_s_and_corrected_upwards_in_their_order(ours, ri
             assert test.p == pytest.approx(expected.pvalue)
             np.testing.assert_allclose((test.low, test.high), expected.confidence_interval(0.95), atol=1e-6)
         assert test.p <= test.p_holm <= min(1, test.p * len(tests))
-    assert list(welch_tests(ours[::-1], dict(enumerate(rivals))).values()) == tests
+    assert differences(ours[::-1], rivals, [False] * len(rivals)) == tests
     by_p = sorted(tests, key=lambda test: test.p)
     assert [test.p_holm for test in by_p] == sorted(test.p_holm for test in tests)
 
 
-def test_welch_s_test_of_values_without_variance_is_certain_and_of_one_value_none():
-    tests = welch_tests(
-        [0.1] * 3, {"same": [0.1] * 7, "other": [0.3] * 2, "one": [0.1], "never": [INF] * 3, "none": []}
-    )
-    assert tests["same"] == (0, 0, 0, 1, 1)
-    assert tests["other"] == (pytest.approx(-0.2), pytest.approx(-0.2), pytest.approx(-0.2), 0, 0)
-    assert tests["one"].difference == 0
-    assert all(np.isnan(tests[name].p_holm) for name in ("one", "never", "none"))
-    assert welch_tests([1.0, 2.0], {}) == {}
+def test_a_difference_of_values_without_variance_is_certain_and_of_one_value_none():
+    same, other, one, never, none = differences([0.1] * 3, [[0.1] * 7, [0.3] * 2, [0.1], [INF] * 3, []], [False] * 5)
+    assert same == (0, 0, 0, 1, 1)
+    assert other == (pytest.approx(-0.2), pytest.approx(-0.2), pytest.approx(-0.2), 0, 0)
+    assert one.difference == 0
+    assert all(np.isnan(test.p_holm) for test in (one, never, none))
+    assert differences([1.0, 2.0], [], []) == []
+    pairs = differences([0.1, 0.2, 0.4], [[0.0, 0.1, 0.3], [INF] * 3], [True, True])
+    assert pairs[0].p < 1e-9
+    assert np.isnan(pairs[1].p)
+    assert np.isnan(differences([0.1], [[0.2]], [True])[0].p)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ours=samples(least=3), data=st.data())
+def test_differences_of_pairs_are_scipy_s(ours, data):
+    noise = data.draw(arrays(np.float64, len(ours), elements=st.integers(-99, 99)))
+    (test,) = differences(ours, [ours + noise / 8], [True])
+    assert test.difference == pytest.approx(-np.mean(noise / 8), abs=1e-9)
+    if np.ptp(noise):
+        expected = stats.ttest_rel(ours, ours + noise / 8)
+        assert test.p == pytest.approx(expected.pvalue)
+        np.testing.assert_allclose((test.low, test.high), expected.confidence_interval(0.95), atol=1e-6)
 
 
 def test_holm_s_correction_by_hand():
@@ -251,6 +265,21 @@ def test_intervals_of_improvements_hold_the_truth_in_95_percent_of_studies(kind,
     truth = probability_of_improvement(ours, theirs - behind).value
     found = coverage(kind, truth, lambda ours, theirs: probability_of_improvement(ours, theirs - behind))
     assert found == pytest.approx(0.95, abs=REACH)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("behind", [0, 5])
+def test_intervals_of_improvements_allow_for_pairs_that_have_something_in_common(share, behind):
+    random = np.random.default_rng(0)
+    common, apart = random.normal(0, 10, (STUDIES, 1, TRIALS)), random.normal(0, 10, (STUDIES, 2, TRIALS))
+    studies = np.sqrt(share) * common + np.sqrt(1 - share) * apart
+    truth = stats.norm.cdf(behind / (10 * np.sqrt(2)))  # of one of ours and another's of theirs
+    found = [probability_of_improvement(ours, theirs - behind, paired=True) for ours, theirs in studies]
+    assert np.mean([low <= truth <= high for _, low, high in found]) == pytest.approx(0.95, abs=REACH)
+    if share == 0.9:  # as if they were independent, the interval is far too wide
+        widths = [np.ptp(probability_of_improvement(*pair)[1:]) for pair in studies[:50]]
+        paired = [np.ptp(probability_of_improvement(*pair, paired=True)[1:]) for pair in studies[:50]]
+        assert np.mean(paired) < 0.6 * np.mean(widths)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,7 +21,7 @@ from mean_actor_critic.grid import grid_from_json, read_grid
 from mean_actor_critic.learners.optimizers import directions
 from mean_actor_critic.networks import ACTIVATIONS
 from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.studies.paper import GRID
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.studies.search import make_plan, search
 from mean_actor_critic.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 from mean_actor_critic.training.compiled_study import CompiledStudy
@@ -44,13 +44,16 @@ def train(folder, plan):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_paper_s_grid_has_1036_settings_of_every_algorithm(algorithm):
-    points = grid_from_json(GRID).points(algorithm)
+@pytest.mark.parametrize("task", CLASSIC_CONTROL.values(), ids=CLASSIC_CONTROL)
+def test_the_paper_s_grid_has_1036_settings_of_every_algorithm(task, algorithm):
+    grid = papers_grid(task.environment)
+    assert json.loads(json.dumps(grid)) == grid
+    points = grid_from_json(grid).points(algorithm)
     assert len(points) == 1036
     assert len({json.dumps(point, sort_keys=True) for point in points}) == 1036
     assert sum("activation" not in point for point in points) == 4 * 7  # the linear networks
     for point in points:  # all can be trained
-        make_experiment("CartPole-v0", algorithm, 1, 1, 0, point)
+        make_experiment(task.environment, algorithm, 1, 1, 0, point)
 
 
 def test_a_tied_rate_is_both_rates():
@@ -74,6 +77,10 @@ def test_a_tied_rate_is_both_rates():
         ({"choices": {"optimizer": ["any"]}}, "grid: optimizer: 'any'"),
         ({"choices": {"lr": [0.1]}, "fixed": {"lr": 0.1}}, "each setting once"),
         ({"choices": {"lr": [0.1], "actor_lr": [0.1]}}, "each setting once"),
+        ({"choices": {"actor_lr": [0.1, 0.2]}, "fixed": {"lr": 0.01}}, "each setting once"),
+        ({"choices": {"hidden": [[8]]}, "fixed": {"lr": 0.01, "critic_lr": 0.1}}, "each setting once"),
+        ({"choices": {"hidden": [64]}}, "a list of widths"),
+        ({"choices": {"max_episode_steps": [100, 200]}}, "do not compare"),
         ({"choices": {"lr": [0.1]}, "more": 1}, "choices"),
         ({"choices": {name: [0.1] * 101 for name in ("actor_lr", "critic_lr", "discount", "baseline_decay")}}, "up to"),
     ],
@@ -169,12 +176,16 @@ def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
     again, none = train(tmp_path / "s", plan)
     assert not none
     assert again.results_digest == sweep.results_digest
-    assert "another plan" in message_of(lambda: list(search(tmp_path / "s", tiny_plan(trials=3))))
+    assert "has other rungs" in message_of(lambda: list(search(tmp_path / "s", tiny_plan(trials=3))))
+    other = message_of(lambda: list(search(tmp_path / "s", tiny_plan(algorithms=("reinforce",)))))
+    assert "has other algorithms" in other
 
 
-def test_a_damaged_cell_is_set_aside_and_trained_again(tmp_path):
-    plan = tiny_plan()
+@pytest.mark.parametrize("halving", [None, "trials"])
+def test_a_damaged_cell_is_set_aside_and_trained_again(halving, tmp_path):
+    plan = tiny_plan(halving=halving)
     sweep, trained = train(tmp_path / "s", plan)
+    assert trained[1].rung == 0
     file = tmp_path / "s" / "cells" / f"{trained[1].name}.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
@@ -184,6 +195,55 @@ def test_a_damaged_cell_is_set_aside_and_trained_again(tmp_path):
     assert cell.name == trained[1].name
     assert again.results_digest == sweep.results_digest
     assert file.with_name(f"{file.name}.damaged").read_bytes() == content
+
+
+def test_a_search_killed_while_its_folder_was_made_goes_on(tmp_path):
+    plan = tiny_plan()
+    early, later = tmp_path / "early", tmp_path / "later"
+    early.mkdir()
+    (early / ".sweep.json.1.tmp").write_bytes(b"{")
+    create_sweep(later, plan, {})
+    (later / "cells").mkdir()
+    (later / "cells" / ".x.safetensors.1.tmp").write_bytes(b"x")
+    with pytest.warns(UserWarning, match="low bits"):  # it has no versions
+        second, _ = train(later, plan)
+    first, _ = train(early, plan)
+    assert first.results_digest == second.results_digest
+    assert not list(early.rglob("*.tmp"))
+    assert not list(later.rglob("*.tmp"))
+
+
+def test_a_cell_knows_its_points(tmp_path):
+    train(tmp_path / "s", tiny_plan())
+    sweep = Sweep.load(tmp_path / "s")
+    cell = next(sweep.cells("mac"))
+    assert "other settings" in message_of(lambda: sweep.read(cell._replace(points=cell.points[::-1])))
+
+
+def test_equal_by_the_rule_is_decided_by_the_other(tmp_path):
+    sweep = create_sweep(tmp_path / "s", tiny_plan(), {})
+    slow, fast = np.full((2, 6), 200, np.float32), np.full((2, 6), 200, np.float32)
+    slow[:, 0] = 10
+    for cell in sweep.cells("mac"):
+        sweep.write(cell, CellResult(np.stack((slow, fast)), np.zeros((2, 2), np.int32)), 0.0)
+    assert _rate(Sweep.load(tmp_path / "s").winners("asymptotic")["mac"]) == 0.01
+
+
+@pytest.mark.parametrize(("halving", "numbers"), [("trials", (1, 6)), ("episodes", (2, 2))])
+def test_what_is_one_cannot_be_halved(halving, numbers):
+    trials, episodes = numbers
+    assert "to be halved" in message_of(lambda: tiny_plan(trials=trials, episodes=episodes, halving=halving))
+
+
+def test_environments_in_workers_are_searched_too(tmp_path):
+    grid = {"choices": {"lr": [0.001, 0.01]}, "fixed": {**SMALL, "max_episode_steps": 15, "hidden": [8]}}
+    plan = make_plan("Acrobot-v1", ["mac"], grid_from_json(grid), 2, 3)
+    sweep, trained = train(tmp_path / "s", plan)
+    assert len(trained) == 1
+    assert all((outcome.returns == -15).all() for outcome in sweep.outcomes())  # nobody gets there so soon
+    again, none = train(tmp_path / "s", plan)
+    assert not none
+    assert again.results_digest == sweep.results_digest
 
 
 def test_halving_trains_the_best_third_longer(tmp_path):
@@ -308,7 +368,7 @@ def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
                   "--episodes", "5", "--halving", "trials", "--rule", "area", "--out", tmp_path / "s")  # fmt: skip
     assert outcome.code == 0
     assert "Best by area" in outcome.out
-    assert "3 settings of 1 algorithms" in outcome.out
+    assert "3 settings of MAC" in outcome.out
     assert "of the episodes saved" in outcome.out
     lines = (tmp_path / "s" / "summary.csv").read_text().splitlines()
     assert len(lines) == 1 + 3

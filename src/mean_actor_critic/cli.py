@@ -18,7 +18,7 @@ from mean_actor_critic.grid import grid_from_json, read_grid
 from mean_actor_critic.presets import SEARCH_SEEDS, require_reporting_seed
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS, as_file_name
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID, SEARCH_TRIALS
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
 from mean_actor_critic.sweep import HALVING, RULES, Sweep
 
 if TYPE_CHECKING:
@@ -166,6 +166,9 @@ def make_parser() -> argparse.ArgumentParser:
     extent.add_argument("--quick", action="store_true", help=f"a first look, in minutes ({looks})")
     extent.add_argument(
         "--full", action="store_true", help="search the settings first, as the paper did, instead of taking the presets"
+    )
+    reproduce.add_argument(
+        "--search", metavar="DIR", help=f"with --full: the sweep folder to take or make (default: {RUNS}/sweep-STUDY)"
     )
     reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
@@ -405,10 +408,18 @@ def _export(options: argparse.Namespace) -> None:
 
 def _reproduce(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports import classic_control as report
+    from mean_actor_critic.reports import files
     from mean_actor_critic.reports.answer import answer
+    from mean_actor_critic.reports.page import require_page
     from mean_actor_critic.reports.plots import require_matplotlib
 
     require_matplotlib()
+    with_page = True
+    try:
+        require_page()
+    except MacError as fault:
+        with_page = False
+        print(f"mac: there will be no page: {fault}", file=sys.stderr)
     from mean_actor_critic.studies.classic_control import reproduce
 
     task = CLASSIC_CONTROL[options.study]
@@ -419,44 +430,62 @@ def _reproduce(options: argparse.Namespace) -> None:
     kind = "full-" if options.full else ""
     folder = Path(options.out or f"{RUNS}/{options.study}-{kind}{trials}x{episodes}-seed{options.seed}")
     started = time.monotonic()
-    winners = None
+    sweeps, winners, origins = [], None, {}
     if options.full:
-        from mean_actor_critic.studies.search import make_plan
-
         # before hours of search, not after them
         require_reporting_seed(options.seed)
         make_experiment(task.environment, "mac", trials, episodes, options.seed, {})
-        grid = grid_from_json(GRID)
-        plan = make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
-        sweep = _search(folder / "search", plan, options.study, options.quiet)
+        place = Path(options.search or f"{RUNS}/sweep-{options.study}")
+        sweep, origin = _search(place, _papers_plan(task, place), options.study, options.quiet)
+        sweeps, origins = [sweep], {sweep.path: origin}
         winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
-    runs: dict[str, Run] = {}
-    there_before = []
+    elif options.search is not None:
+        raise InputError("--search", options.search, "nothing without --full")
+    runs: list[Run] = []
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(task, folder, trials, episodes, options.seed, watch, winners):
-            runs[run.experiment.setup.algorithm] = run
-            there_before += [run.path] if reused else []
+            runs.append(run)
+            origins[run.path] = "finished before, taken as it is" if reused else "finished by this command"
             if reused and not options.quiet:
                 print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
-    content = report.study(task, runs)
-    files = [*report.write(content, folder), *_write_page(folder, there_before)]
+    content = report.study(task, runs, sweeps, origins)
+    written = report.write(content, folder)
     if not options.quiet:
         for table in report.tables(content):
             _console().print(table)
-        for run in runs.values():
+        for run in runs:
             _show_divergence(run)
         print("".join(answer(content)))
-        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
+    if with_page:
+        written += files.write_report(content, _record_best(content, None), folder / "report")[-1:]
+    if not options.quiet:
+        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, written))}")
+
+
+def _papers_plan(task: Task, folder: Path) -> "Plan":
+    """Of the search in a folder, if there is one that will do for a study; else the paper's."""
+    from mean_actor_critic.studies.search import make_plan
+    from mean_actor_critic.sweep import is_sweep
+
+    if not is_sweep(folder):
+        grid = grid_from_json(papers_grid(task.environment))
+        return make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
+    plan = Sweep.load(folder).plan
+    if plan.environment != task.environment or set(plan.algorithms) != set(ALGORITHMS):
+        raise InputError("--search", str(folder), f"a search of {', '.join(ALGORITHMS)} on {task.environment}")
+    return plan
 
 
 def _sweep(options: argparse.Namespace) -> None:
     from mean_actor_critic.studies.search import make_plan
 
     task = CLASSIC_CONTROL.get(options.task)
+    environment = task.environment if task else options.task
+    grid = grid_from_json(papers_grid(environment)) if options.grid == "paper" else read_grid(options.grid)
     plan = make_plan(
-        task.environment if task else options.task,
+        environment,
         options.algorithm,
-        grid_from_json(GRID) if options.grid == "paper" else read_grid(options.grid),
+        grid,
         options.trials,
         (task.episodes if task else 200) if options.episodes is None else options.episodes,
         rule=options.rule,
@@ -466,26 +495,32 @@ def _sweep(options: argparse.Namespace) -> None:
     _search(Path(options.out or f"{RUNS}/sweep-{as_file_name(options.task)}"), plan, options.task, options.quiet)
 
 
-def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> Sweep:
-    """Train what a plan asks for and is not there yet, and say what came of it."""
+def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> tuple[Sweep, str]:
+    """Train what a plan asks for and is not there yet, say what came of it, and give back how much was there."""
     from mean_actor_critic.reports import search as report
     from mean_actor_critic.studies.search import search
 
-    started, trained, reused = time.monotonic(), 0, 0
+    started, trained, cells, reused = time.monotonic(), 0, 0, 0
     with progress_display(quiet) as watch:
         for done in search(folder, plan, watch(f"sweep {label}")):
             trained += 0 if done.reused else len(done.cell.points) * done.cell.trials
             reused += done.reused
+            cells += 1
     sweep = Sweep.load(folder)
     summary = folder / "summary.csv"
     report.write_summary(sweep, summary)
     if not quiet:
         _console().print(report.winners_table(sweep, plan.rule))
         if reused:
-            print(f"{reused} cells were already there and taken as they are")
+            print(f"{reused} of {cells} cells were already there and taken as they are")
         print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - started:.0f} s")
         print(f"{folder}: results {sweep.results_digest[:16]}; written: {summary}")
-    return sweep
+    if not reused:
+        return sweep, "finished by this command"
+    return (
+        sweep,
+        "finished before, taken as it is" if reused == cells else f"{reused} of {cells} cells were there before",
+    )
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -505,20 +540,6 @@ def _report(options: argparse.Namespace) -> None:
         print(line)
     size = written[-1].stat().st_size / 2**20
     print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
-
-
-def _write_page(study: Path, there_before: Sequence[Path]) -> list[Path]:
-    """The page of a study below its folder; nothing but a word about it where the extra is not installed."""
-    from mean_actor_critic.reports import content, files, page, sources
-
-    try:
-        page.require_page()
-    except MacError as fault:
-        print(f"mac: no page: {fault}", file=sys.stderr)
-        return []
-    found = sources.find_sources([study])
-    numbers = content.read(found._replace(reused=frozenset(map(sources.printable, there_before))))
-    return files.write_report(numbers, _record_best(numbers, None), study / "report")[-1:]
 
 
 def _record_best(numbers: "Content", environment: str | None) -> "Recording":

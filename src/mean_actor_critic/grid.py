@@ -69,9 +69,14 @@ def grid_from_json(document: Any) -> Grid:
     if points > MOST_POINTS:
         raise InputError("grid", f"{points} combinations", f"up to {MOST_POINTS}")
     settled = {name: _checked(name, value) for name, value in fixed.items()}
-    both = [name for name in (TIED_RATES, "actor_lr", "critic_lr", *choices) if name in lists and name in settled]
-    if both or (TIED_RATES in lists and {"actor_lr", "critic_lr"} & {*lists, *settled}):
-        raise InputError("grid", both[0] if both else TIED_RATES, "each setting once")
+    if "max_episode_steps" in lists:
+        raise InputError("grid: max_episode_steps", "a list", "one value, fixed: returns of other tasks do not compare")
+    named = [*lists, *settled]
+    if TIED_RATES in named:  # is both of them
+        named += ["actor_lr", "critic_lr"]
+    for name in named:
+        if named.count(name) > 1:
+            raise InputError("grid", name, "each setting once")
     return Grid(lists, settled)
 
 
@@ -97,5 +102,6 @@ def _checked(name: str, value: Any) -> Any:
     plain = tuple(value) if isinstance(value, list) else value
     limits = SETTINGS[setting].limits
     if (isinstance(plain, tuple) and setting != "hidden") or not limits.valid(plain):
-        raise InputError(f"grid: {name}", value, limits.allowed.replace(", or one for each trial", ""))
+        allowed = "a list of widths, such as [64, 64]" if setting == "hidden" else limits.allowed
+        raise InputError(f"grid: {name}", value, allowed.replace(", or one for each trial", ""))
     return plain

@@ -63,14 +63,18 @@ def _bars() -> Iterator[Watch]:
 
 
 def _lines(label: str) -> Show:
-    last = started = time.monotonic()
+    last = time.monotonic()
+    first: tuple[float, int] | None = None  # when and how much was done, at the first report: a resumed run is not at 0
 
     def show(now: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and now.episodes_done < now.episodes_total:
-            last = time.monotonic()
-            share = now.episodes_done / now.episodes_total
-            eta = (last - started) * (1 - share) / share
-            print(f"{label}: {share:.0%}, return {now.mean_return:.1f}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
+        nonlocal first, last
+        time_now = time.monotonic()
+        first = first or (time_now, now.episodes_done)
+        if time_now - last < SECONDS_BETWEEN_LINES or not first[1] < now.episodes_done < now.episodes_total:
+            return
+        last = time_now
+        eta = (time_now - first[0]) * (now.episodes_total - now.episodes_done) / (now.episodes_done - first[1])
+        share = now.episodes_done / now.episodes_total
+        print(f"{label}: {share:.0%}, return {now.mean_return:.1f}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
 
     return show

@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -36,6 +37,7 @@ RUNS = "runs"  # the folder of run folders, unless said otherwise
 CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
+TEMPORARY = ".*.tmp"  # files that are being written
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -51,6 +53,11 @@ class Manifest(NamedTuple):
     created: str  # ISO 8601, UTC
     versions: dict[str, str]  # of everything else that the bits depend on
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
+
+
+def now() -> str:
+    """ISO 8601, UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def as_file_name(name: str) -> str:
@@ -167,7 +174,7 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         existed = path.exists()
         if path.is_symlink() or (existed and not path.is_dir()):
             raise InputError("out", str(path), "a folder")
-        if existed and any(entry.name != "lock" for entry in path.iterdir()):
+        if existed and any(entry.name != "lock" and not entry.match(TEMPORARY) for entry in path.iterdir()):
             raise _in_use(path)
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
@@ -224,7 +231,7 @@ def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, v
         "experiment": experiment.to_json(),
         "spaces": spaces.to_json(),
         "width": width,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "created": now(),
         "versions": dict(versions),
     }
     create_folder(path, "manifest.json", document)
@@ -345,12 +352,11 @@ def sole_writer(path: Path) -> Iterator[None]:
         except BlockingIOError:
             holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
             raise RunBusyError(f"{path}: is being written by {holder}") from None
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         with disk_faults(file, "write the lock"):
             os.ftruncate(descriptor, 0)
-            for leftover in path.glob(".*.tmp"):  # of a writer that was killed
-                leftover.unlink()
-            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {started}\n".encode(), 0)
+            for leftover in itertools.chain(path.glob(TEMPORARY), path.glob(f"*/{TEMPORARY}")):
+                leftover.unlink()  # of a writer that was killed
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {now()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

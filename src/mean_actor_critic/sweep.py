@@ -1,7 +1,7 @@
 """A sweep: a search over settings on disk, as its readers see it, and the plan that it follows. Imports no JAX.
 
 A sweep folder holds
-    sweep.json                       the plan, the spaces and versions; written once
+    sweep.json                       the plan and versions; written once
     cells/<name>.safetensors         the learning curves of one cell, each written whole when it is finished
     lock                             held by the process that writes here
 
@@ -111,12 +111,7 @@ def plan_from_json(document: Any) -> Plan:
         document["environment"],
         tuple(checked_algorithms(algorithms)),
         grid_from_json(document["grid"]),
-        tuple(
-            Rung(
-                require_whole("trials", rung["trials"], *TRIALS), require_whole("episodes", rung["episodes"], *EPISODES)
-            )
-            for rung in rungs
-        ),
+        tuple(checked_rung(**rung) for rung in rungs),
         float(keep),
         checked_rule(document["rule"]),
         require_whole("seed", document["seed"], 0, 2**31 - 1),
@@ -184,12 +179,13 @@ class Sweep:
     Attributes:
         path: the sweep folder.
         plan: what is searched, and how.
+        created: when it was begun, ISO 8601, UTC.
         versions: what the bits of the results depend on.
         digest: of the plan's file; cells name it, so that they cannot be mixed up between sweeps.
     """
 
-    def __init__(self, path: Path, plan: Plan, versions: dict[str, str], digest: str) -> None:
-        self.path, self.plan, self.versions, self.digest = path, plan, versions, digest
+    def __init__(self, path: Path, plan: Plan, created: str, versions: dict[str, str], digest: str) -> None:
+        self.path, self.plan, self.created, self.versions, self.digest = path, plan, created, versions, digest
         self._points = {algorithm: plan.grid.points(algorithm) for algorithm in plan.algorithms}
         self._read: dict[str, CellResult] = {}
         self._climbed: dict[tuple[str, int], tuple[int, ...]] = {}  # the points of each rung beyond the first
@@ -207,12 +203,12 @@ class Sweep:
         file = folder / "sweep.json"
         if not is_sweep(folder):
             raise InputError("sweep", str(path), "a sweep folder (with a sweep.json), as mac sweep makes")
-        document, digest = store.read_document(file, SWEEP_FORMAT, {"plan", "versions"})
-        versions = document["versions"]
-        if not isinstance(versions, dict) or not all(isinstance(version, str) for version in versions.values()):
-            raise DamagedFileError(f"{file}: is damaged: its versions")
+        document, digest = store.read_document(file, SWEEP_FORMAT, {"plan", "created", "versions"})
+        created, versions = document["created"], document["versions"]
+        if not isinstance(versions, dict) or not all(isinstance(text, str) for text in (created, *versions.values())):
+            raise DamagedFileError(f"{file}: is damaged: when it was begun, or its versions")
         try:
-            return cls(folder, plan_from_json(document["plan"]), versions, digest)
+            return cls(folder, plan_from_json(document["plan"]), created, versions, digest)
         except InputError as fault:
             raise DamagedFileError(f"{file}: {fault}") from None
 
@@ -225,9 +221,9 @@ class Sweep:
     def cells(self, algorithm: str) -> Iterator[Cell]:
         """The cells of an algorithm in the order of work; those of a higher rung once the one before is finished."""
         for rung in range(len(self.plan.rungs)):
-            yield from self._cells_of(algorithm, rung)
+            yield from self.cells_of(algorithm, rung)
 
-    def _cells_of(self, algorithm: str, number: int) -> list[Cell]:
+    def cells_of(self, algorithm: str, number: int) -> list[Cell]:
         """The cells of a rung; none as long as it is not known who climbs to it."""
         alive = self._alive(algorithm, number)
         if alive is not None and (algorithm, number) not in self._cells:
@@ -263,7 +259,7 @@ class Sweep:
             return tuple(range(len(self._points[algorithm])))
         if (algorithm, rung) not in self._climbed:
             before = self._alive(algorithm, rung - 1)
-            if before is None or not all(self.is_done(cell) for cell in self._cells_of(algorithm, rung - 1)):
+            if before is None or not all(self.is_done(cell) for cell in self.cells_of(algorithm, rung - 1)):
                 return None
             results = self._results(algorithm, rung - 1)
             of_point = {place: float(np.mean(scores(results[place][0], self.plan.rule))) for place in before}
@@ -274,7 +270,7 @@ class Sweep:
     def _results(self, algorithm: str, top: int) -> dict[int, tuple[Array, Array]]:
         """Returns [trial, episode] and divergences [trial] of all points, by their places, up to a rung."""
         found: dict[int, tuple[Array, Array]] = {}
-        for cell in (cell for rung in range(top + 1) for cell in self._cells_of(algorithm, rung) if self.is_done(cell)):
+        for cell in (cell for rung in range(top + 1) for cell in self.cells_of(algorithm, rung) if self.is_done(cell)):
             result = self.read(cell)
             for i, place in enumerate(cell.points):
                 returns, diverged_at = result.returns[i], result.diverged_at[i]
@@ -307,8 +303,15 @@ class Sweep:
 
     def write(self, cell: Cell, result: CellResult, seconds: float) -> None:
         """Put the results of a cell on disk."""
-        words = {"format": CELL_FORMAT, "sweep": self.digest, "cell": cell.name, "seconds": f"{seconds:.3f}"}
+        with store.disk_faults(self.path / CELLS, "make the folder"):
+            (self.path / CELLS).mkdir(exist_ok=True)
+        words = {"format": CELL_FORMAT, **self._identity(cell), "seconds": f"{seconds:.3f}"}
         store.write_arrays(self._file(cell), result._asdict(), words)
+
+    def _identity(self, cell: Cell) -> dict[str, str]:
+        """Whose results a file holds: those of these points, whoever climbs later."""
+        points = [self._points[cell.algorithm][place] for place in cell.points]
+        return {"sweep": self.digest, "cell": cell.name, "points": store.digest_of_document({"points": points})}
 
     def read(self, cell: Cell) -> CellResult:
         """The results of a cell that is done.
@@ -319,8 +322,8 @@ class Sweep:
         if cell.name not in self._read:
             file = self._file(cell)
             arrays, words = store.read_arrays(file, CELL_FORMAT)
-            if words.get("sweep") != self.digest or words.get("cell") != cell.name:
-                raise DamagedFileError(f"{file}: belongs to another sweep")
+            if not self._identity(cell).items() <= words.items():
+                raise DamagedFileError(f"{file}: belongs to another sweep, or to other settings")
             shape = (len(cell.points), cell.trials, cell.episodes)
             form = {"returns": (shape, np.float32), "diverged_at": (shape[:2], np.int32)}
             if {name: (array.shape, array.dtype) for name, array in arrays.items()} != form:
@@ -335,7 +338,7 @@ class Sweep:
         """Whether every cell of every rung is on disk."""
         top = len(self.plan.rungs) - 1
         return all(
-            self._alive(algorithm, top) is not None and all(map(self.is_done, self._cells_of(algorithm, top)))
+            self._alive(algorithm, top) is not None and all(map(self.is_done, self.cells_of(algorithm, top)))
             for algorithm in self.plan.algorithms
         )
 
@@ -375,8 +378,10 @@ class Sweep:
         return store.digest_of_arrays(arrays, {})
 
 
-def _rank(outcome: Outcome, rule: str) -> tuple[int, float]:
-    return outcome.rung, float(np.mean(scores(outcome.returns, rule)))
+def _rank(outcome: Outcome, rule: str) -> tuple[float, ...]:
+    """Of equal ones, as several reach the highest return there is, the better by the other rule is better."""
+    rules = sorted(RULES, key=lambda name: name != rule)
+    return outcome.rung, *(float(np.mean(scores(outcome.returns, name))) for name in rules)
 
 
 def is_sweep(path: Path) -> bool:
@@ -391,14 +396,13 @@ def create_sweep(path: Path, plan: Plan, versions: dict[str, str]) -> Sweep:
         InputError: the folder is in use.
         DiskError: the folder cannot be written.
     """
-    store.create_folder(path, "sweep.json", {"format": SWEEP_FORMAT, "plan": plan.to_json(), "versions": versions})
-    with store.disk_faults(path / CELLS, "make the folder"):
-        (path / CELLS).mkdir(exist_ok=True)
+    document = {"format": SWEEP_FORMAT, "plan": plan.to_json(), "created": store.now(), "versions": versions}
+    store.create_folder(path, "sweep.json", document)
     return Sweep.load(path)
 
 
 def _cell_name(algorithm: str, settings: Settings, rung: int) -> str:
-    """Such as mac-100x100-relu-adam-rung0: all that a cell's points share beside what the whole grid does."""
+    """Such as mac-relu-32-100x100-adam-rung0: the values of all that a cell's points share, by their names' order."""
     words = [_in_a_word(value) for _, value in sorted(settings.items(), key=lambda item: item[0])]
     name = "-".join([algorithm, *words, f"rung{rung}"])
     return re.sub(r"[^\w.-]+", "_", name)

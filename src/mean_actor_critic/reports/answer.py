@@ -66,10 +66,10 @@ def _diverged(content: Content) -> str:
 
 def _of_searches(content: Content) -> tuple[str, str]:
     """Without runs: what was found, and what it is not."""
-    search = content.searches[0]
-    best = {algorithm: max(point.score for point in points) for algorithm, points in search.points.items()}
-    parts = [f"{score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, score in best.items()]
-    lead = f"On {content.title}, the best of {search.tried} settings score {_listed(parts)}"
+    search = max(content.searches, key=lambda search: search.tried)
+    parts = [f"{won.score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, won in search.winners.items()]
+    where = f" of {search.source.name}" if len(content.searches) > 1 else ""
+    lead = f"On {content.title}, the best of the {search.tried} settings{where} score {_listed(parts)}"
     return lead, f" ({RULES[search.plan.rule]}); these are numbers that settings were chosen by, not results."
 
 

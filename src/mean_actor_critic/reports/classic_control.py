@@ -1,6 +1,6 @@
 """A classic-control study as tables and files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,17 +8,26 @@ from rich.table import Table
 
 from mean_actor_critic.reports.content import Content, read
 from mean_actor_critic.reports.plots import learning_curves
-from mean_actor_critic.reports.sources import RunSource, Sources
+from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
 from mean_actor_critic.reports.tables import results_rows, results_sheet, terminal_table, write_csv
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.sweep import Sweep
 
 TERMINAL = ("Algorithm", "mean", "SD over trials", "95 % interval", "trials", "P(MAC better)", "paper")
 
 
-def study(task: Task, runs: Mapping[str, Run]) -> Content:
-    """What the runs of a study, by algorithm, say."""
-    return read(Sources(task.environment, task, [RunSource(str(run.path), run) for run in runs.values()], []))
+def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Mapping[Path, str]) -> Content:
+    """What the runs of a study, and the search before them, say."""
+    return read(
+        Sources(
+            task.environment,
+            task,
+            [RunSource(printable(run.path), run) for run in runs],
+            [SweepSource(printable(sweep.path), sweep) for sweep in sweeps],
+            origins,
+        )
+    )
 
 
 def tables(content: Content) -> list[Table]:
@@ -45,7 +54,9 @@ def _curve_rows(content: Content) -> list[list[object]]:
     rows: list[list[object]] = [["algorithm", "episode", "mean", "sd"]]
     for entry in content.entries:
         returns = entry.source.run.returns
-        spread = np.std(returns, axis=0, ddof=1) if len(returns) > 1 else np.zeros(returns.shape[1])
+        spread = (
+            [f"{sd:.2f}" for sd in np.std(returns, axis=0, ddof=1)] if len(returns) > 1 else [""] * returns.shape[1]
+        )
         for episode, (mean, sd) in enumerate(zip(np.mean(returns, axis=0), spread, strict=True), start=1):
-            rows.append([entry.algorithm, episode, f"{mean:.2f}", f"{sd:.2f}"])
+            rows.append([entry.algorithm, episode, f"{mean:.2f}", sd])
     return rows

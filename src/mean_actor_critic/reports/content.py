@@ -10,9 +10,10 @@ from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
     TAIL,
+    Difference,
     Estimate,
     Summary,
-    WelchTest,
+    differences,
     episodes_to_threshold,
     final_scores,
     interquartile_mean,
@@ -20,7 +21,6 @@ from mean_actor_critic.reports.statistics import (
     probability_of_improvement,
     summarise,
     trial_scores,
-    welch_tests,
 )
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import Published, Task
@@ -82,7 +82,8 @@ class Result(NamedTuple):
     solved: int  # trials that ever were
     diverged: int  # trials
     better: Estimate | None  # probability that a trial of MAC is better than one of this
-    welch: WelchTest | None  # MAC against this
+    ahead: Difference | None  # MAC against this
+    paired: bool  # MAC's trials and this one's share their random numbers, one by one
     paper: Published | None
 
     @property
@@ -134,13 +135,21 @@ def read(sources: Sources) -> Content:
 def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
     """Runs with labels to tell them apart: that of the algorithm, with the path if it is there more than once."""
     names = [source.algorithm for source in sources]
-    entries = []
+    labels: list[str] = []
     for source in sources:
         label = ALGORITHMS[source.algorithm].title
         label += f" ({source.name})" if names.count(source.algorithm) > 1 else ""
         label += "" if source.run.finished else ", unfinished"
-        entries.append(Entry(label, source, curve_of(source.run.returns[:, : source.done])))
-    return entries
+        labels.append(label)
+    return [
+        # names that cannot be printed may look alike
+        Entry(
+            label + (f" no. {labels[:place].count(label) + 1}" if labels.count(label) > 1 else ""),
+            source,
+            curve_of(source.run.returns[:, : source.done]),
+        )
+        for place, (label, source) in enumerate(zip(labels, sources, strict=True))
+    ]
 
 
 def common_episodes(entries: Sequence[Entry]) -> int:
@@ -169,13 +178,17 @@ def diverged(run: Run, episodes: int) -> int:
 def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[Result]:
     """A row for each run that has so many episodes, best first."""
     reached = [entry for entry in entries if entry.source.done >= episodes]
-    of_trials = {entry.label: trial_scores(entry.source.run.returns, episodes) for entry in reached}
-    ours = reference(reached)
-    rivals = {label: values for label, values in of_trials.items() if ours is not None and label != ours.label}
-    tests = welch_tests(of_trials[ours.label], rivals) if ours is not None and rivals else {}
+    of_trials = [trial_scores(entry.source.run.returns, episodes) for entry in reached]
+    ours = next((place for place, entry in enumerate(reached) if entry.algorithm == "mac"), None)
+    rivals = [place for place in range(len(reached)) if ours is not None and place != ours]
+    paired = [ours is not None and _share_random_numbers(reached[ours], entry) for entry in reached]
+    tests = {}
+    if ours is not None:
+        against = differences(of_trials[ours], [of_trials[i] for i in rivals], [paired[i] for i in rivals])
+        tests = dict(zip(rivals, against, strict=True))
     rows = []
-    for entry in reached:
-        returns, values = entry.source.run.returns[:, :episodes], of_trials[entry.label]
+    for place, entry in enumerate(reached):
+        returns, values = entry.source.run.returns[:, :episodes], of_trials[place]
         when = episodes_to_threshold(returns, task.solved) if task else None
         rows.append(
             Result(
@@ -186,12 +199,21 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
                 None if when is None else median_episodes(when),
                 0 if when is None else int(np.sum(np.isfinite(when))),
                 diverged(entry.source.run, episodes),
-                probability_of_improvement(of_trials[ours.label], values) if ours and entry.label in rivals else None,
-                tests.get(entry.label),
+                probability_of_improvement(of_trials[ours], values, paired[place])
+                if ours is not None and place in tests
+                else None,
+                tests.get(place),
+                paired[place],
                 task.scores.get(entry.algorithm) if task else None,
             )
         )
     return sorted(rows, key=lambda row: -row.mean.mean)
+
+
+def _share_random_numbers(one: Entry, other: Entry) -> bool:
+    """Whether the trials of two runs are the same by seed and number: they begin alike, and are not independent."""
+    names = [(e.seed, e.first_trial, e.trials) for e in (one.source.run.experiment, other.source.run.experiment)]
+    return names[0] == names[1]
 
 
 def best_agent(content: Content) -> tuple[Entry, int] | None:
@@ -231,15 +253,15 @@ def curve_of(returns: Array) -> Curve:
 
 
 def _sd(values: Array) -> Array:
-    """Over trials [trials, points]; nothing for one."""
-    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+    """Over trials [trials, points]; NaN for one."""
+    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1], np.nan)
 
 
 def _quantile(freedom: int) -> float:
     """How many standard errors an interval of 95 % reaches to each side."""
     from scipy.special import stdtrit  # slow to import
 
-    return float(stdtrit(freedom, 1 - TAIL)) if freedom else 0.0
+    return float(stdtrit(freedom, 1 - TAIL)) if freedom else float("nan")
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
@@ -270,7 +292,8 @@ class Search(NamedTuple):
     """A sweep in a report."""
 
     source: SweepSource
-    points: dict[str, list[Point]]  # by algorithm, the one with the best first
+    points: dict[str, list[Point]]  # by algorithm, the one with the best winner first
+    winners: dict[str, Point]
     maps: dict[str, HeatMap]
     shares: dict[str, tuple[Array, Array]]  # scores, and the share of settings that reach each
 
@@ -302,11 +325,12 @@ def search_of(source: SweepSource) -> Search:
     tried: dict[str, list[Point]] = {}
     for outcome in source.sweep.outcomes():
         tried.setdefault(outcome.algorithm, []).append(_point(outcome, rule))
-    best = {algorithm: max(point.score for point in points) for algorithm, points in tried.items()}
-    points = {algorithm: tried[algorithm] for algorithm in sorted(tried, key=lambda name: -best[name])}
+    best = {algorithm: _point(won, rule) for algorithm, won in source.sweep.winners().items()}
+    points = {algorithm: tried[algorithm] for algorithm in sorted(tried, key=lambda name: -best[name].score)}
     return Search(
         source,
         points,
+        {algorithm: best[algorithm] for algorithm in points},
         {algorithm: _heat_map(found) for algorithm, found in points.items()},
         {algorithm: _shares(np.array([point.score for point in found])) for algorithm, found in points.items()},
     )

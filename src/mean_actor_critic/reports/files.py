@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
@@ -99,7 +101,7 @@ def _curve_rows(content: Content) -> list[list[Any]]:
     for entry in content.entries:
         curve = entry.curve._asdict()
         for place, episode in enumerate(entry.curve.episode):
-            numbers = [f"{curve[column][place]:.3f}" for column in columns]
+            numbers = [f"{value:.3f}" if np.isfinite(value := curve[column][place]) else "" for column in columns]
             rows.append([entry.label, entry.algorithm, f"{episode:g}", *numbers])
     return rows
 

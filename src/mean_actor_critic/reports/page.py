@@ -184,6 +184,7 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         "origins": protocol.origins(content),
         "versions": protocol.versions(content),
         "files": files,
+        "found": content.sources.origins is None,
     }
 
 
@@ -219,7 +220,13 @@ def _legend_of_results(content: Content) -> str:
     if any(row.better for row in content.answer) and content.reference:
         parts.append(
             f"P(MAC better): the probability that a trial of {content.reference.label} has the higher mean than one of "
-            "the row’s. p: Welch’s t-test of the same, corrected for their number as Holm does."
+            "the row’s. p: a t-test of the same, corrected for their number as Holm does"
+            + (
+                "; where trials share their random numbers one by one, this and the probabilities’ intervals are those "
+                "for pairs."
+                if any(row.paired for row in content.answer if row.ahead)
+                else ", Welch’s."
+            )
         )
     parts.append(
         "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap, of medians by order statistics, "
@@ -254,14 +261,20 @@ def _search_words(search: Search) -> dict[str, Any]:
         "unfinished": search.unfinished,
         "algorithms": [(name, ALGORITHMS[name].title) for name in search.points],
         "winners": winners_sheet(search.sweep, search.plan.rule),
-        "extent": f"{extent(search.sweep)}; {last.trials} trials of {last.episodes} episodes for those that went all "
-        "the way. The winners were chosen by these numbers, which flatter them; results come from other seeds.",
+        "extent": f"{extent(search.sweep)}; {_fixed(search)}; {last.trials} trials of {last.episodes} episodes for "
+        "those that went all the way. The winners were chosen by these numbers, which flatter them; results come from "
+        "other seeds.",
         "caption_map": f"A square is a setting; its score is its {rule}, over trials. Colours mean the same for all "
         f"algorithms.{rungs}" + (f" {left_out} settings are left out, for room." if left_out else ""),
         "alt_map": "Heat map of the scores of all settings: networks down, optimisers and learning rates across. The "
         "best of each algorithm are in the table below.",
         "alt_shares": f"Share of settings that reach a score, by algorithm. Median scores: {', '.join(medians)}.",
     }
+
+
+def _fixed(search: Search) -> str:
+    shared = [f"{name}={value}" for name, value in search.plan.grid.fixed.items()]
+    return "all with " + (" ".join([*shared, "and"]) if shared else "") + " otherwise usual settings"
 
 
 def _alternatives(content: Content) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from mean_actor_critic.presets import SEARCH_SEEDS, preset
 from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.reports.tables import Sheet
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, GRID
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.sweep import Plan
 
 
@@ -21,11 +21,16 @@ def method(content: Content) -> list[str]:
     if content.entries:
         counts = sorted({entry.source.run.experiment.trials for entry in content.entries})
         lines.append(
-            f"A trial is an independent training. Each run has {' or '.join(map(str, counts))} of them. Returns are "
+            f"A trial is a training by itself. Each run has {' or '.join(map(str, counts))} of them. Returns are "
             "those of the training itself, undiscounted, with actions sampled from the policy. The unit of all "
             "statistics is the trial: first its mean over episodes, then everything over trials. The bands of the "
             "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM."
         )
+        if any(result.paired for result in content.answer if result.ahead):
+            lines.append(
+                "Trials of one number begin alike in all runs of a seed: with the same first states and random draws, "
+                "and where networks are of one shape, with the same weights. Comparisons with MAC allow for it."
+            )
         lines.append(
             "A trial that diverges is put back to before that episode, plays on without learning, and counts: no trial "
             "is left out."
@@ -67,12 +72,12 @@ def origins(content: Content) -> Sheet:
     columns = ["path as given", "what", "begun", "episodes", "digest", "note"]
     rows = []
     seen: dict[str, str] = {}
-    unfinished = {entry.source.name: entry.unfinished for entry in content.entries}
+    unfinished = {entry.source.run.path: entry.unfinished for entry in content.entries}
+    told = content.sources.origins or {}
     for source in content.sources.runs:
         run, digest = source.run, source.run.digest
-        note = unfinished.get(source.name, "has only begun")
-        finished = "finished before, taken as it is" if source.name in content.sources.reused else "finished"
-        note = note or (f"the same results as {seen[digest]}" if digest in seen else finished)
+        note = unfinished.get(run.path, "has only begun") or told.get(run.path, "finished")
+        note += f", the same results as {seen[digest]}" if digest in seen else ""
         seen.setdefault(digest, source.name)
         what = f"run, {ALGORITHMS[source.algorithm].title}"
         done = f"{source.done}/{run.experiment.episodes}"
@@ -80,7 +85,8 @@ def origins(content: Content) -> Sheet:
     for search in content.searches:
         last = search.plan.rungs[-1]
         digest = search.sweep.results_digest[:16]
-        rows.append([search.source.name, "sweep", "", str(last.episodes), digest, search.unfinished or "finished"])
+        note = search.unfinished or told.get(search.sweep.path, "finished")
+        rows.append([search.source.name, "sweep", search.sweep.created, str(last.episodes), digest, note])
     return Sheet("What this page was made from", columns, [[cell or "–" for cell in row] for row in rows], left=3)
 
 
@@ -158,4 +164,4 @@ def sweep_command(plan: Plan, grid_file: str) -> str:
 
 def is_papers_grid(plan: Plan) -> bool:
     """Whether the paper's settings were searched."""
-    return plan.grid == grid_from_json(GRID)
+    return plan.grid == grid_from_json(papers_grid(plan.environment))

@@ -36,7 +36,8 @@ def extent(sweep: Sweep) -> str:
         for exhaustive in (False, True)
     )
     saved = f", {1 - played / all_of_them:.0%} of the episodes saved by stopping early" if played < all_of_them else ""
-    return f"{points} settings of {len(plan.algorithms)} algorithms, seed {plan.seed}{saved}"
+    of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else ALGORITHMS[plan.algorithms[0]].title
+    return f"{points} settings of {of}, seed {plan.seed}{saved}"
 
 
 def winners_sheet(sweep: Sweep, rule: str) -> Sheet:
@@ -78,5 +79,5 @@ def _row(outcome: Outcome, names: list[str]) -> list[object]:
         episodes,
         int(np.sum(outcome.diverged_at > 0)),
         *(f"{np.mean(values):.2f}" for values in of_trials),
-        *(f"{np.std(values, ddof=min(1, trials - 1)):.2f}" for values in of_trials),
+        *(f"{np.std(values, ddof=1):.2f}" if trials > 1 else "" for values in of_trials),
     ]

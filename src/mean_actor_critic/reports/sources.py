@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +46,8 @@ class Sources(NamedTuple):
     task: Task | None  # the paper's, if it is one of them
     runs: list[RunSource]  # in the paper's order of algorithms
     sweeps: list[SweepSource]
-    reused: frozenset[str] = frozenset()  # names of those that were finished before the command that reports on them
+    # what the command that trained them says of each, by its folder; None: a report of what was found
+    origins: Mapping[Path, str] | None = None
 
 
 def find_sources(paths: Sequence[str | Path]) -> Sources:

@@ -4,7 +4,7 @@
 values, in whatever order, give the same numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ BLOCK = 10**6  # weights of resamples made at once
 
 Array = NDArray[np.float64]
 NAN = float("nan")
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Summary(NamedTuple):
@@ -43,7 +44,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-class WelchTest(NamedTuple):
+class Difference(NamedTuple):
     """Ours less theirs: difference of means, its 95 % interval, p, and p corrected for the number of rivals."""
 
     difference: float
@@ -105,35 +106,45 @@ def median_episodes(episodes: ArrayLike) -> Estimate:
     return Estimate(median, float(ordered[rank - 1]), float(ordered[n - rank])) if rank else Estimate(median, NAN, NAN)
 
 
-def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> Estimate:
+def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike, paired: bool = False) -> Estimate:
     """P(X > Y) + ½ P(X = Y) for X one of ours [n], Y one of theirs [m]: Mann and Whitney's U over n·m.
+
+    With `paired`, the i-th of ours and the i-th of theirs depend on each other, as trials that share their random
+    numbers do, and the variance allows for it.
 
     The n·m pairs depend on each other; DeLong's (1988) variance says how many independent ones they are worth, and the
     interval is Wilson's (1927) for these. Where hardly a pair goes the other way, no variance can be trusted. But
     min(n, m) pairs are independent in any case, and when these all come out alike, the probability of that outcome is
     97.5 % surely at least `alike` (Clopper and Pearson 1934). No other data may have a limit closer to 0 or 1.
     """
-    ours, theirs = np.sort(np.asarray(ours, np.float64)), np.sort(np.asarray(theirs, np.float64))
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     n, m = len(ours), len(theirs)
     if not n or not m or np.isnan(ours).any() or np.isnan(theirs).any():
         return Estimate(NAN, NAN, NAN)
     won, lost = _placements(ours, theirs), _placements(theirs, ours)
+    if not paired:
+        won, lost = np.sort(won), np.sort(lost)  # so that their order changes no bit
     share = float(np.mean(won))
     if min(n, m) < 2:
         return Estimate(share, NAN, NAN)
     alike = TAIL ** (1 / min(n, m))
     if np.ptp(won) == 0 and np.ptp(lost) == 0:  # all pairs won, all lost, or all even
         return Estimate(share, alike * share, 1 - alike * (1 - share))
-    variance = float(np.var(won, ddof=1) / n + np.var(lost, ddof=1) / m)
-    low, high = _wilson(share, share * (1 - share) / variance)
+    variance = np.var(won - lost, ddof=1) / n if paired else np.var(won, ddof=1) / n + np.var(lost, ddof=1) / m
+    low, high = _wilson(share, min(share * (1 - share) / max(float(variance), TINY), n * m))
     return Estimate(share, min(low, alike), max(high, 1 - alike))
 
 
-def welch_tests(ours: ArrayLike, rivals: Mapping[str, ArrayLike]) -> dict[str, WelchTest]:
-    """Welch's (1947) t-test of the mean of ours [n] against each rival's [m], corrected for their number by Holm's."""
-    tests = {name: _welch(ours, theirs) for name, theirs in rivals.items()}
-    corrected = holm([p for *_, p in tests.values()])
-    return {name: WelchTest(*test, float(p)) for (name, test), p in zip(tests.items(), corrected, strict=True)}
+def differences(ours: ArrayLike, rivals: Sequence[ArrayLike], paired: Sequence[bool]) -> list[Difference]:
+    """The mean of ours [n] against each rival's [m], corrected for their number by Holm's method.
+
+    By Welch's (1947) t-test; by the paired one against rivals of whom each depends on ours in the same place.
+    """
+    tests = [
+        _paired(ours, theirs) if pair else _welch(ours, theirs) for theirs, pair in zip(rivals, paired, strict=True)
+    ]
+    corrected = holm([p for *_, p in tests])
+    return [Difference(*test, float(p)) for test, p in zip(tests, corrected, strict=True)]
 
 
 def holm(p: ArrayLike) -> Array:
@@ -197,7 +208,8 @@ def _weights(n: int, cut: int, rows: int, block: int) -> Array:
 
 
 def _placements(values: Array, others: Array) -> Array:
-    """Share of the ordered others [m] that each of the values [n] exceeds, equal ones counted half."""
+    """Share of the others [m] that each of the values [n] exceeds, equal ones counted half."""
+    others = np.sort(others)
     return (np.searchsorted(others, values, "left") + np.searchsorted(others, values, "right")) / (2 * len(others))
 
 
@@ -223,12 +235,28 @@ def _welch(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float, float, flo
     if min(n, m) < 2:
         return difference, NAN, NAN, NAN
     variances = np.array([np.var(ours_off, ddof=1) / n, np.var(theirs_off, ddof=1) / m])
-    variance = np.sum(variances)
+    variance = float(np.sum(variances))
+    freedom = 1 / np.sum((variances / variance) ** 2 / (n - 1, m - 1)) if variance else 1.0
+    return _t_test(difference, variance, float(freedom))
+
+
+def _paired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float, float, float]:
+    """Difference of means, its interval, and p."""
+    gains = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
+    n = len(gains)
+    if not n or not np.isfinite(gains).all():
+        return NAN, NAN, NAN, NAN
+    offsets = gains - gains[0]  # of equal values, no variance, to the bit
+    difference = float(gains[0] + np.mean(offsets))
+    return _t_test(difference, float(np.var(offsets, ddof=1) / n), n - 1) if n > 1 else (difference, NAN, NAN, NAN)
+
+
+def _t_test(difference: float, variance: float, freedom: float) -> tuple[float, float, float, float]:
+    """A difference of that variance: itself, its interval, and p."""
     if variance == 0:
         return difference, difference, difference, float(difference == 0)
     from scipy.special import stdtr, stdtrit
 
     error = float(np.sqrt(variance))
-    freedom = 1 / np.sum((variances / variance) ** 2 / (n - 1, m - 1))
     reach = float(stdtrit(freedom, 1 - TAIL)) * error
     return difference, difference - reach, difference + reach, float(2 * stdtr(freedom, -abs(difference) / error))

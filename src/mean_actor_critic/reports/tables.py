@@ -69,7 +69,7 @@ def results_sheet(title: str, task: Task | None, episodes: int, results: Sequenc
         f"episodes to {task.solved:g}" if task else "": [_to_threshold(result) for result in results],
         "trials": [result.trials for result in results],
         "P(MAC better)": [probability_in_words(result.better) for result in results],
-        "p (Welch, Holm)": [_p_value(result) for result in results],
+        "p (Holm)": [_p_value(result) for result in results],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]
@@ -81,11 +81,11 @@ def results_rows(content: Content) -> list[list[Any]]:
     header = ["algorithm", "episodes", "mean", "sd", "low", "high", "trials", "diverged", "paper_mean"]
     header += ["iqm", "iqm_low", "iqm_high", f"last_{LAST}", f"last_{LAST}_low", f"last_{LAST}_high"]
     header += ["episodes_to_solve", "episodes_to_solve_low", "episodes_to_solve_high", "solved"]
-    header += ["mac_better", "mac_better_low", "mac_better_high", "mac_ahead", "p_welch", "p_holm", "label", "run"]
+    header += ["mac_better", "mac_better_low", "mac_better_high", "mac_ahead", "p", "p_holm", "paired", "label", "run"]
     rows: list[list[Any]] = [[*header]]
     for episodes, results in content.results.items():
         for result in results:
-            entry, mean, final, welch = result.entry, result.mean, result.final, result.welch
+            entry, mean, final, ahead = result.entry, result.mean, result.final, result.ahead
             paper = result.paper.mean if result.paper else ""
             rows.append(
                 [
@@ -96,7 +96,8 @@ def results_rows(content: Content) -> list[list[Any]]:
                     *_estimate(result.to_threshold),
                     "" if result.to_threshold is None else result.solved,
                     *_estimate(result.better),
-                    *((*_digits(welch.difference), f"{welch.p:.3g}", f"{welch.p_holm:.3g}") if welch else ("", "", "")),
+                    *((*_digits(ahead.difference), f"{ahead.p:.3g}", f"{ahead.p_holm:.3g}") if ahead else ("", "", "")),
+                    *((int(result.paired),) if ahead else ("",)),
                     *(entry.label, entry.source.name),
                 ]
             )
@@ -125,9 +126,9 @@ def probability_in_words(estimate: Estimate | None) -> str:
 
 
 def _p_value(result: Result) -> str:
-    if result.welch is None:
+    if result.ahead is None:
         return ""
-    p = result.welch.p_holm
+    p = result.ahead.p_holm
     return "–" if np.isnan(p) else ("<0.001" if p < 0.001 else f"{p:.3f}")
 
 

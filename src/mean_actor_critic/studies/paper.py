@@ -1,6 +1,6 @@
 """What the paper's studies are and what it reports, to stand beside what comes out here."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Published(NamedTuple):
@@ -21,6 +21,7 @@ class Task(NamedTuple):
     solved: float  # mean return from which Gymnasium takes it to be solved
     quick: tuple[int, int]  # trials and episodes of a first look that takes minutes
     halving: str | None  # how hopeless settings are stopped in its search; None where the whole grid can be afforded
+    fixed: dict[str, Any]  # settings of its search that the paper's text leaves open (decision 10)
     scores: dict[str, Published]
 
 
@@ -34,6 +35,8 @@ CLASSIC_CONTROL = {
         solved=195.0,
         quick=(20, 200),
         halving=None,
+        # the minibatches of the authors' code; target and discount are what served most algorithms best in a first look
+        fixed={"minibatches": 10, "batch_size": 32, "critic_target": "monte_carlo", "discount": 0.99},
         scores={
             "reinforce": Published(109.5, 13.3),
             "advantage_reinforce": Published(121.8, 11.2),
@@ -51,6 +54,8 @@ CLASSIC_CONTROL = {
         solved=200.0,
         quick=(8, 300),
         halving="episodes",
+        # minibatches and replay of the authors' code, with the discount of our presets
+        fixed={"minibatches": 10, "batch_size": 32, "replay_capacity": 5000, "discount": 0.99},
         scores={
             "reinforce": Published(101.1, 10.5),
             "advantage_reinforce": Published(114.7, 8.1),
@@ -67,15 +72,21 @@ def _architectures() -> tuple[tuple[int, ...], ...]:
     return ((), *((units,) * depth for depth in (1, 2, 3) for units in (50, 75, 100, 300)))
 
 
-# 37 networks (a linear one has no activation) × 4 optimisers × 7 learning rates: 1036 settings. What the paper's text
-# leaves open is fixed as its authors' code has it.
-GRID = {
-    "choices": {
-        "hidden": [list(widths) for widths in _architectures()],
-        "activation": ["relu", "leaky_relu", "tanh"],
-        "optimizer": ["sgd", "rmsprop", "adam", "adadelta"],
-        "lr": [0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.01, 0.05],
-    },
-    "fixed": {"minibatches": 10, "batch_size": 32},
-}
+def papers_grid(environment: str) -> dict[str, Any]:
+    """The paper's search for an environment, as JSON for `grid.grid_from_json`: 1036 settings of each algorithm.
+
+    37 networks (a linear one has no activation) × 4 optimisers × 7 learning rates.
+    """
+    task = next((task for task in CLASSIC_CONTROL.values() if task.environment == environment), None)
+    return {
+        "choices": {
+            "hidden": [list(widths) for widths in _architectures()],
+            "activation": ["relu", "leaky_relu", "tanh"],
+            "optimizer": ["sgd", "rmsprop", "adam", "adadelta"],
+            "lr": [0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.01, 0.05],
+        },
+        "fixed": task.fixed if task else {"minibatches": 10, "batch_size": 32},
+    }
+
+
 SEARCH_TRIALS = 10  # of each setting

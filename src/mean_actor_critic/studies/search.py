@@ -34,7 +34,7 @@ from mean_actor_critic.sweep import (
 from mean_actor_critic.training import devices, signals
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
-from mean_actor_critic.training.loop import next_segment
+from mean_actor_critic.training.loop import memory_faults, next_segment
 from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
@@ -61,8 +61,12 @@ def make_plan(
     if halving is None:
         rungs = [last]
     elif halving == "trials":
+        if trials < 2:
+            raise InputError("trials", trials, "several, to be halved")
         rungs = [last._replace(trials=math.ceil(trials * share)) for share in (1 / 5, 1 / 2, 1)]
     elif halving == "episodes":
+        if episodes < 3:
+            raise InputError("episodes", episodes, "several, to be halved")
         rungs = [last._replace(episodes=math.ceil(episodes * share)) for share in (1 / 9, 1 / 3, 1)]
     else:
         raise unknown_name("halving", halving, HALVING)
@@ -104,12 +108,13 @@ def search(path: Path, plan: Plan, show: Show | None = None) -> Iterator[Done]:
     if plan.seed not in SEARCH_SEEDS:
         allowed = f"one from {SEARCH_SEEDS.start}: those below are for results that are reported"
         raise InputError("seed", plan.seed, allowed)
-    environment = find_environment(plan.environment)
+    steps = plan.grid.fixed.get("max_episode_steps")
+    environment = find_environment(plan.environment, max_episode_steps=steps)
     for algorithm in plan.algorithms:  # every value is checked before anything is trained
         for point in plan.grid.points(algorithm):
             _experiment(environment, plan, algorithm, point, 1, 1, {})
     sweep = _open(path, plan, environment)
-    with store.sole_writer(path), signals.listening() as listener:
+    with memory_faults("search"), store.sole_writer(path), signals.listening() as listener:
         yield from _Worker(sweep, environment, listener, show).all_cells()
 
 
@@ -119,7 +124,8 @@ def _open(path: Path, plan: Plan, environment: EnvironmentSpec) -> Sweep:
         return create_sweep(path, plan, versions)
     sweep = Sweep.load(path)
     if sweep.plan != plan:
-        raise InputError("out", str(path), "a folder without another sweep; this one was searched by another plan")
+        other = ", ".join(name for name in Plan._fields if getattr(sweep.plan, name) != getattr(plan, name))
+        raise InputError("out", str(path), f"a folder without another search: the plan of this one has other {other}")
     changed = devices.changes(sweep.versions, environment.engine)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
@@ -194,10 +200,22 @@ class _Worker:
         )
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         experiment = CellExperiment(**{**fields, "first_trial": cell.first_trial}, trials_of_point=cell.trials)
-        width = choose_width(experiment.setup, trials, self._environment.engine)
+        width = self._width(experiment, cell)
         if self._environment.engine == "hosted":
             return HostedStudy(experiment, self._environment, width, None, WorkerLimits())
         return CompiledStudy(experiment, self._environment, width, None, shared_program=True)
+
+    def _width(self, experiment: Experiment, cell: Cell) -> int:
+        """That of the first rung, halved while a later and narrower one leaves half of it empty.
+
+        So that the rungs of a network share a few widths, and with them compilations.
+        """
+        everyone = max(first.trials * len(first.points) for first in self._sweep.cells_of(cell.algorithm, 0))
+        width = choose_width(experiment.setup, everyone, self._environment.engine)
+        at_once = choose_width(experiment.setup, experiment.trials, self._environment.engine)
+        while -(-width // 2) >= at_once and width > 1:
+            width = -(-width // 2)
+        return width
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +230,7 @@ class _Worker:
     def _planned(self, algorithm: str) -> float:
         """The work of an algorithm, its higher rungs taken to be as costly as the first."""
         rung, points = self._sweep.plan.rungs[0], len(self._sweep.points(algorithm))
-        first = sum(self._work(cell) for cell in self._sweep.cells(algorithm) if cell.rung == 0)
+        first = sum(map(self._work, self._sweep.cells_of(algorithm, 0)))
         return first * self._sweep.plan.episodes(points) / (points * rung.trials * rung.episodes)
 
     def _report(self, cell: Cell, progress: Progress) -> None:

@@ -156,7 +156,7 @@ def _carry_on(
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
     advice = f"continue with: {command}"
     study: Study | None = None
-    with _memory_faults(), store.sole_writer(path), signals.listening() as listener:
+    with memory_faults("run"), store.sole_writer(path), signals.listening() as listener:
         if on_start:
             on_start(path, environment)
         saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
@@ -222,13 +222,13 @@ def _check_seconds(checkpoint_seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _memory_faults() -> Iterator[None]:
-    """Turn a refusal of memory, by Python or by XLA, into one line."""
+def memory_faults(what: str) -> Iterator[None]:
+    """Turn a refusal of memory for a run or a search, by Python or by XLA, into one line."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as fault:
         if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
-            raise OutOfMemoryError(f"not enough memory for this run: {fault}") from None
+            raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
         raise
 
 

@@ -8,6 +8,8 @@
   const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const faded = (hex, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",")},${alpha})`;
   const decimals = (values) => (Math.max(...values) - Math.min(...values) < 10 ? 3 : 1);
+  // one trial has no interval
+  const between = (low, high, digits) => (low === null ? "" : ` [${low.toFixed(digits)}, ${high.toFixed(digits)}]`);
   const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
   const charts = []; // functions that draw, called again when the colours or the paper change
   let printing = false;
@@ -66,7 +68,7 @@
       type: "scatter", mode: "markers", x: [row.mean], y: [place - (row.paper === null ? 0 : 0.13)], name: literal(row.label),
       marker: { color: colour(row.algorithm), size: 11 },
       error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.algorithm), thickness: 2.2, width: 5 },
-      customdata: [row.low === null ? "" : ` [${row.low.toFixed(digits)}, ${row.high.toFixed(digits)}]`],
+      customdata: [between(row.low, row.high, digits)],
       hovertemplate: `%{x:.${digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
     });
     const papers = rows.map((row, place) => ({ ...row, place })).filter((row) => row.paper !== null);
@@ -98,7 +100,8 @@
   function bandOf(line) {
     const centre = line[chosen("centre")];
     if (chosen("band") === "interval") return { centre, low: line[`${chosen("centre")}_low`], high: line[`${chosen("centre")}_high`] };
-    return { centre, low: centre.map((value, i) => value - line.sd[i]), high: centre.map((value, i) => value + line.sd[i]) };
+    const away = (sign) => centre.map((value, i) => (line.sd[i] === null ? null : value + sign * line.sd[i]));
+    return { centre, low: away(-1), high: away(1) };
   }
 
   function curves() {
@@ -114,8 +117,8 @@
       return {
         type: "scatter", mode: "lines", x: line.episode, y: centre, name: literal(line.label),
         line: { color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2, dash: line.dash },
-        customdata: low.map((value, i) => [value, high[i]]),
-        hovertemplate: `%{y:.${digits}f} [%{customdata[0]:.${digits}f}, %{customdata[1]:.${digits}f}]<extra>%{fullData.name}</extra>`,
+        customdata: low.map((value, i) => between(value, high[i], digits)),
+        hovertemplate: `%{y:.${digits}f}%{customdata}<extra>%{fullData.name}</extra>`,
       };
     });
     readOut(digits);
@@ -132,7 +135,7 @@
     const words = lines.filter((line) => !hiddenLines.has(line) && at <= line.done).map((line) => {
       const nearest = line.episode.reduce((best, episode, i) => (Math.abs(episode - at) < Math.abs(line.episode[best] - at) ? i : best), 0);
       const { centre, low, high } = bandOf(line);
-      return `${line.label} ${centre[nearest].toFixed(digits)} [${low[nearest].toFixed(digits)}, ${high[nearest].toFixed(digits)}]`;
+      return `${line.label} ${centre[nearest].toFixed(digits)}${between(low[nearest], high[nearest], digits)}`;
     });
     byId("values").textContent = words.join(" · ");
   }
