@@ -12,10 +12,11 @@ SECONDS_BETWEEN_LINES = 30.0
 class Progress(NamedTuple):
     """Where a study stands after a segment."""
 
-    episodes_done: int  # over all trials
-    episodes_total: int
+    done: int  # episodes over all trials; where studies are measured in steps, agent steps
+    total: int
     mean_return: float  # of the segment's episodes
     diverged: int  # trials
+    more: str = ""  # words to show beside these
 
 
 Show = Callable[[Progress], None]
@@ -54,23 +55,30 @@ def _bars() -> Iterator[Watch]:
             task = bars.add_task(label, total=None, mean="–")
 
             def show(now: Progress) -> None:
-                mean = f"{now.mean_return:.1f}" + (f", {now.diverged} diverged" if now.diverged else "")
-                bars.update(task, total=now.episodes_total, completed=now.episodes_done, mean=mean)
+                bars.update(task, total=now.total, completed=now.done, mean=_mean_in_words(now))
 
             return show
 
         yield watch
 
 
+def _mean_in_words(now: Progress) -> str:
+    diverged = f"{now.diverged} diverged" if now.diverged else ""
+    return ", ".join(words for words in (f"{now.mean_return:.1f}", diverged, now.more) if words)
+
+
 def _lines(label: str) -> Show:
     last = started = time.monotonic()
+    first: int | None = None
 
     def show(now: Progress) -> None:
         nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and now.episodes_done < now.episodes_total:
+        nonlocal first
+        first = now.done if first is None else first  # a resumed study has not done all of it here
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and first < now.done < now.total:
             last = time.monotonic()
-            share = now.episodes_done / now.episodes_total
-            eta = (last - started) * (1 - share) / share
-            print(f"{label}: {share:.0%}, return {now.mean_return:.1f}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
+            eta = (last - started) * (now.total - now.done) / (now.done - first)
+            words = f"{label}: {now.done / now.total:.0%}, return {_mean_in_words(now)}, ETA {eta:.0f} s"
+            print(words, file=sys.stderr, flush=True)
 
     return show

@@ -3,9 +3,9 @@
 ALE cannot hand out the state of these emulators, so a checkpoint holds the way to it: the seed that an emulator was last
 reset with, and every action since. Emulators are deterministic, and replaying is ten times faster than training.
 
-Two things are done here because ALE's options do something else than the paper did. Its `episodic_life` starts a new game
-whenever a life is lost, so that no second life is ever played; here a lost life only ends the episode for the learner.
-And rewards are taken raw: ALE would clip them before anybody could add up a score.
+Two things are done here because ALE's options do something else than the paper did. Its `episodic_life` starts a new
+game whenever a life is lost, so that no second life is ever played; here a lost life only ends the episode for the
+learner. And rewards are taken raw: ALE would clip them before anybody could add up a score.
 """
 
 import difflib
@@ -105,8 +105,8 @@ class Turn(NamedTuple):
 class Emulators:
     """Some environments of one game, stepped together. Call `begin` or `restore` first, then `send` and `receive`.
 
-    After the end of a game, the next step resets it, whatever the action; but if the journal of an environment has grown
-    long, its game begins at once, with a seed of its own, and the journal anew.
+    After the end of a game, the next step resets it, whatever the action; but if the journal of an environment has
+    grown long, its game begins at once, with a seed of its own, and the journal anew.
     """
 
     def __init__(

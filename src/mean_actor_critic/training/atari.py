@@ -65,7 +65,7 @@ def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
 def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
     """Compiled `(hyper, state, rollout, acted, after, updates) -> GameLearnerState`.
 
-    `after` is the observation after the rollout, from which it bootstraps; or with `pipelined` the forward pass from it.
+    `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
     The state given is consumed, except with `pipelined`, where its network is still acting.
     """
     convolution = fastest()
