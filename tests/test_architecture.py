@@ -47,8 +47,8 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "progress", "presets",
-               "atari_experiment", "atari_run", "atari_commands",
+WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "progress",
+               "presets", "atari_experiment", "atari_run", "atari_commands",
                "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip

@@ -89,8 +89,8 @@ class Agent:
             ) from None
         if isinstance(self.experiment, AtariExperiment):
             assert isinstance(self.networks, GameNetwork)
-            screens = seen.astype(np.uint8).reshape(-1, *self.spaces.observation.shape)
-            policy = softmax(game_outputs(self.networks, screens).logits)
+            shape: Any = self.spaces.observation.shape
+            policy = softmax(game_outputs(self.networks, seen.astype(np.uint8).reshape(-1, *shape)).logits)
             return np.asarray(policy.reshape(*seen.shape[:-1], -1))
         assert isinstance(self.networks, Networks)
         if self.networks.normalizer:

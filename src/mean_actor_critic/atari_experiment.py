@@ -251,5 +251,5 @@ def any_experiment_from_json(document: Any) -> AnyExperiment:
     names = ("environment", "engine", "algorithm", "trials", "first_trial", "steps", "seed", "settings")
     if set(document) != set(names) or not isinstance(document["settings"], dict):
         raise InputError("experiment", "its fields", ", ".join(names))
-    given = [document[name] for name in ("environment", "algorithm", "trials", "steps", "seed", "settings")]
-    return make_atari_experiment(*given, first_trial=document["first_trial"])
+    given = {name: value for name, value in document.items() if name != "engine"}
+    return make_atari_experiment(**given)

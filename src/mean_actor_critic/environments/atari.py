@@ -1,7 +1,7 @@
 """Atari games through ALE's own vector environment: many emulators stepped together by threads of its own.
 
-ALE cannot hand out the state of these emulators, so a checkpoint holds the way to it: the seed that an emulator was last
-reset with, and every action since. Emulators are deterministic, and replaying is ten times faster than training.
+ALE cannot hand out the state of these emulators, so a checkpoint holds the way to it: the seed that an emulator was
+last reset with, and every action since. Emulators are deterministic, and replaying is faster than training.
 
 Two things are done here because ALE's options do something else than the paper did. Its `episodic_life` starts a new
 game whenever a life is lost, so that no second life is ever played; here a lost life only ends the episode for the

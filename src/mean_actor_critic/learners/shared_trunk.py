@@ -123,7 +123,8 @@ def update(
     def loss(logits: Array, values: Array) -> Array:
         return combined_loss(setup, hyper, logits, values, rollout.action.ravel(), returns.ravel(), state_weight)
 
-    gradient = backward(state.network, acted, *jax.grad(loss, argnums=(0, 1))(logits, values), convolution)
+    logits_gradient, values_gradient = jax.grad(loss, argnums=(0, 1))(logits, values)
+    gradient = backward(state.network, acted, logits_gradient, values_gradient, convolution)
     return descend(setup, hyper, state, gradient, updates)
 
 

@@ -178,13 +178,14 @@ class Trial:
 
     def _update(self, turn: Turn) -> None:
         actions, outputs, turns, beyond = zip(*self._turns, strict=True)
-        rollout = Rollout(
-            action=np.stack(actions),
-            reward=np.stack([turn.reward for turn in turns]),
-            over=np.stack([turn.terminated | turn.truncated for turn in turns]),
-            value_beyond=np.stack(beyond),
-            valid=np.stack([turn.valid for turn in turns]),
-        )
+        steps: Any = {  # [time, environments], on the host
+            "action": np.stack(actions),
+            "reward": np.stack([turn.reward for turn in turns]),
+            "over": np.stack([turn.terminated | turn.truncated for turn in turns]),
+            "value_beyond": np.stack(beyond),
+            "valid": np.stack([turn.valid for turn in turns]),
+        }
+        rollout = Rollout(**steps)
         self._turns = []
         self.updates += 1
         if self._setup.pipelined:
