@@ -41,7 +41,7 @@ def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game):
     seen = ours.begin()
     np.testing.assert_allclose(seen[0].astype(int), expected.astype(int), atol=1)
     ends = total = 0
-    for action in actions_of(game, 500, 1):
+    for action in actions_of(game, 400, 1):
         ours.send(action)
         turn = ours.receive()
         expected, reward, terminated, truncated, _ = other.step(int(action[0]))
@@ -55,18 +55,20 @@ def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game):
             expected, _ = other.reset()
         np.testing.assert_allclose(turn.observation[0].astype(int), expected.astype(int), atol=1)
     assert total > 0
-    assert ends > 0 or game == "Pong"
+    assert ends > 0 or game != "Breakout"
+
+
+def first_frame(emulators, seed):
+    """The frame of the emulator's game at which the agent's first decision comes."""
+    return int(emulators._vector.reset(seed=seed)[1]["episode_frame_number"][0])
 
 
 def test_a_game_begins_with_fire_and_fewer_than_so_many_idle_frames():
-    frames = {
-        int(emulators_of("Breakout", 1, seeds=lambda *_, seed=seed: seed)._vector.reset(seed=seed)[1]["episode_frame_number"][0])
-        for seed in range(6)
-    }  # fmt: skip
+    emulators = emulators_of("Breakout", 1)
+    frames = {first_frame(emulators, seed) for seed in range(6)}
     assert len(frames) > 2
-    assert max(frames) <= 30
-    none = emulators_of("Breakout", 1, noop_max=0, fire_reset=False)
-    assert none._vector.reset(seed=3)[1]["episode_frame_number"][0] == 0
+    assert 1 <= min(frames) <= max(frames) <= 30
+    assert first_frame(emulators_of("Breakout", 1, noop_max=0, fire_reset=False), 3) == 0
 
 
 def trajectory(emulators, actions):

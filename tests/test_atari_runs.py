@@ -136,7 +136,8 @@ def test_an_agent_acts_on_one_observation_and_on_many(tmp_path, finished):
     np.testing.assert_allclose(many.sum(-1), 1, rtol=1e-5)
     np.testing.assert_allclose(agent.action_probabilities(observation[2]), many[2], rtol=1e-4)
     assert agent.predict(observation)[0].shape == (5,)
-    assert "observation" in str(pytest.raises(InputError, agent.predict, observation[:, :1]).value)
+    with pytest.raises(InputError, match="observation"):
+        agent.predict(observation[:, :1])
 
 
 def test_runs_of_the_two_kinds_are_told_apart(finished):
