@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS, ATARI_SETTINGS, ENGINE, GAME, PROTOCOLS
+from mean_actor_critic.atari_experiment import (
+    ATARI_ALGORITHMS,
+    ATARI_SETTINGS,
+    ENGINE,
+    GAME,
+    PROTOCOLS,
+    AnyExperiment,
+    AtariExperiment,
+)
 from mean_actor_critic.atari_run import AtariRun, load_run
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import parse_settings, unknown_name
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
 
 STUDY = "atari"  # what `mac reproduce` calls it
 PAPERS = ("advantage_actor_critic", "mac")  # what Table 2 compares
+EVALUATED_GAMES = 16  # by `mac evaluate`, unless said otherwise: one batch, because games can be long
 
 
 # --- mac train, mac resume -------------------------------------------------------------------------------------------
@@ -54,6 +63,11 @@ def is_game(options: argparse.Namespace) -> bool:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}", getattr(options, name), "an Atari game, ALE/…-v5, before it")
     return False
+
+
+def is_on_game(experiment: AnyExperiment) -> bool:
+    """Whether an experiment is on an Atari game."""
+    return isinstance(experiment, AtariExperiment)
 
 
 def train(options: argparse.Namespace) -> AtariRun:

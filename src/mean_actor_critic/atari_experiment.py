@@ -90,7 +90,7 @@ class AtariHyper:
     policy_weight: Any = number(0.1, 0.0, 1e9, "of the policy's loss in the sum")
     entropy_weight: Any = number(0.001, 0.0, 1e9, "of the policy's entropy, which is to stay high")
     value_weight: Any = number(0.5, 0.0, 1e9, "of the critic's loss, half a squared error")
-    gradient_norm: Any = number(0.5, 0.0, 1e9, "a longer gradient is shortened to this")
+    gradient_norm: Any = number(0.5, 1e-9, 1e9, "a longer gradient is shortened to this")
     rms_decay: Any = number(0.99, 0.0, 1.0, "weight of the past in the mean of squared gradients")
     rms_epsilon: Any = number(1e-5, 0.0, 1e9, "added to that mean before the root is taken")
 

@@ -108,7 +108,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     evaluate = command("evaluate", _evaluate, "Play a run's agents, or one agent, without learning.")
     evaluate.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
-    evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
+    evaluate.add_argument("--episodes", type=int, help="of each trial (default: 100; of Atari games 16)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
     _add_env(evaluate)
@@ -359,17 +359,19 @@ def _evaluate(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports.tables import plain_table, summary_cells
 
     player = _load_player(options.player, options.trial)
+    usual = atari_commands.EVALUATED_GAMES if atari_commands.is_on_game(player.experiment) else 100
+    episodes = usual if options.episodes is None else options.episodes
     from mean_actor_critic.training.evaluation import evaluate
 
     table = plain_table(
-        f"{options.player}: {options.episodes} episodes{' of each trial' if _is_run(player) else ''}",
+        f"{options.player}: {episodes} episodes{' of each trial' if _is_run(player) else ''}",
         ["Actions", "mean return", "SD", "95 % interval", "trials" if _is_run(player) else "episodes"],
     )
     with progress_display(options.quiet) as watch:
         for name, deterministic in (("sampled", False), ("most probable", True)):
             returns = evaluate(
                 player,
-                options.episodes,
+                episodes,
                 deterministic=deterministic,
                 seed=options.seed,
                 environment=options.env,

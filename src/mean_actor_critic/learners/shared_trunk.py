@@ -4,6 +4,7 @@ Acting and learning share their forward pass: while weights stand still it is th
 activations on and learning goes backward from them.
 """
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -162,10 +163,7 @@ def backward(
 
 
 def _sum(parts: Sequence[Array]) -> Array:
-    total = parts[0]
-    for part in parts[1:]:
-        total = operator.add(total, part)
-    return total
+    return functools.reduce(operator.add, parts)
 
 
 def _convolutions_backward(
@@ -190,14 +188,13 @@ def descend(
     setup: AtariSetup, hyper: AtariHyper, state: GameLearnerState, gradient: GameNetwork, updates: Int[Array, ""]
 ) -> GameLearnerState:
     """One step of TensorFlow's RMSProp on a gradient of bounded length."""
-    optimizer: Any = optax.chain(
-        optax.clip_by_global_norm(hyper.gradient_norm),
-        optax.scale_by_rms(decay=hyper.rms_decay, eps=hyper.rms_epsilon, initial_scale=1.0, eps_in_sqrt=True),
+    rms: Any = optax.scale_by_rms(decay=hyper.rms_decay, eps=hyper.rms_epsilon, initial_scale=1.0, eps_in_sqrt=True)
+    norm = jnp.sqrt(_sum([jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
+    healthy = (state.diverged_at == 0) & jnp.isfinite(norm)  # which it is only if all of the gradient is
+    shortened = jax.tree.map(
+        lambda leaf: leaf * (hyper.gradient_norm / jnp.maximum(norm, hyper.gradient_norm)), gradient
     )
-    # the length is finite only if all of it is
-    healthy = (state.diverged_at == 0) & jnp.isfinite(optax.global_norm(gradient))
-    before = (optax.EmptyState(), optax.ScaleByRmsState(state.mean_square))
-    direction, (_, after) = optimizer.update(gradient, before)
+    direction, after = rms.update(shortened, optax.ScaleByRmsState(state.mean_square))
     left = 1 - state.update / updates if setup.schedule == "linear" else 1.0
     step = hyper.learning_rate * left
 
