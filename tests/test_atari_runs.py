@@ -166,6 +166,11 @@ def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert list(tmp_path.glob("game_return_*.mp4"))
 
 
+def test_a_game_can_be_checked():
+    assert "4 actions, screens of 4 × 84 × 84" in command("check", GAME).out
+    assert_refused(command("check", "ALE/Breakot-v5"), 2, "ALE/Breakout-v5")
+
+
 def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
     outcome = command("report", finished.path, "--out", tmp_path / "report")
     assert outcome.code == 0, outcome

@@ -211,20 +211,23 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 
 def test_a_masked_step_teaches_nothing():
     random = np.random.default_rng(5)
-    setup, network = setup_of("mac"), random_network(3)
+    network = random_network(3)
     state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
-    observation = random.integers(0, 256, (2, 2, 36, 36), np.uint8)
-    acted = (game_outputs(network, observation),)
+    acted = game_outputs(network, jnp.asarray(random.integers(0, 256, (2, 2, 36, 36), np.uint8)))
 
-    def learn(action, reward, seen):
+    @jax.jit
+    def learn(action, reward, change):
+        """From two environments, of which the second one's step is masked, and seen changed."""
         rollout = shared_trunk.Rollout(
             jnp.array([[1, action]]), jnp.array([[1.0, reward]]), jnp.zeros((1, 2), bool), jnp.zeros((1, 2)),
             jnp.array([[True, False]]),
         )  # fmt: skip
-        passed = (jax.tree.map(lambda x: x.at[1].set(x[1] + seen) if x.dtype == jnp.float32 else x, acted[0]),)
-        return shared_trunk.update(setup, convolve, HYPER, state, rollout, passed, jnp.ones(2), jnp.int32(9))
+        changed = acted._replace(logits=acted.logits.at[1].add(change), values=acted.values.at[1].add(change))
+        return shared_trunk.update(
+            setup_of("mac"), convolve, HYPER, state, rollout, (changed,), jnp.ones(2), jnp.int32(9)
+        ).network
 
-    acted = jax.tree.map(jnp.asarray, acted)
     one, other = learn(0, 5.0, 0.0), learn(2, -5.0, 0.25)
-    for a, b in zip(jax.tree.leaves(one.network), jax.tree.leaves(other.network), strict=True):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
+    assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(network), strict=True))

@@ -14,6 +14,7 @@ from mean_actor_critic.atari_experiment import (
     PROTOCOLS,
     AnyExperiment,
     AtariExperiment,
+    AtariSetup,
 )
 from mean_actor_critic.atari_run import AtariRun, load_run
 from mean_actor_critic.errors import InputError
@@ -55,9 +56,27 @@ def settings_help() -> str:
     return "\n".join(lines)
 
 
+def is_name_of_game(environment: str) -> bool:
+    """Whether an environment's name is that of a game, there or not."""
+    return environment.startswith(GAME)
+
+
+def check(environment: str) -> str:
+    """`mac check` of a game: what it shows and takes with the paper's settings.
+
+    Raises:
+        MacError: it cannot be played here.
+    """
+    from mean_actor_critic.environments.atari import find_game
+
+    spaces = find_game(AtariSetup(environment)).spaces
+    shape = " × ".join(map(str, spaces.observation.shape or ()))
+    return f"{environment}: can be trained; {spaces.actions} actions, screens of {shape} grey pixels"
+
+
 def is_game(options: argparse.Namespace) -> bool:
     """Whether `mac train` is about a game; an InputError if it is not, but was asked for what only games have."""
-    if options.environment.startswith(GAME) and options.engine in ("auto", ENGINE):
+    if is_name_of_game(options.environment) and options.engine in ("auto", ENGINE):
         return True
     for name in ("steps", "protocol"):
         if getattr(options, name) is not None:

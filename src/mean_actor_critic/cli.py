@@ -404,6 +404,8 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if atari_commands.is_name_of_game(options.environment):
+        return print(atari_commands.check(options.environment))
     from mean_actor_critic.environments.catalogue import check_environment
 
     signs = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -414,7 +416,7 @@ def _check(options: argparse.Namespace) -> None:
         print(f"{signs[finding.level]} {finding.text}")
     if problems:
         raise MacError(f"{options.environment}: {problems} problem{'s' if problems > 1 else ''}, see above")
-    print(f"{options.environment}: can be trained")
+    return print(f"{options.environment}: can be trained")
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -117,7 +117,7 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
 
 def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and words as one self-checking safetensors file."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
     write_whole(path, safetensors.numpy.save(contiguous, words))
 
