@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import cart_pole, growth, lunar_lander, memory, report, startup, updates
+from benchmarks import atari, cart_pole, growth, lunar_lander, memory, report, startup, updates
 from benchmarks.harness import ROOT, log, machine
 
 PARTS = {
@@ -11,6 +11,7 @@ PARTS = {
     "updates": updates.report,
     "startup": startup.report,
     "lunar_lander": lunar_lander.report,
+    "atari": atari.report,
     "memory": memory.report,
     "report": report.report,
 }

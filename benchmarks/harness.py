@@ -99,7 +99,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def machine() -> str:
     """When, on what and with which versions, in general words."""
-    names = ("jax", "numpy", "optax", "gymnasium", "box2d", "torch", "stable-baselines3")
+    names = ("jax", "numpy", "optax", "gymnasium", "box2d", "ale-py", "torch", "stable-baselines3")
     versions = [f"Python {platform.python_version()}"]
     for name in names:
         try:

@@ -15,21 +15,24 @@ ROOT = Path(mean_actor_critic.__file__).parent
 # From the ground up. A module imports only from layers below its own, or from its own package.
 LAYERS = (
     {"errors", "_version"},
-    {"networks"},
+    {"networks", "settings"},
     {"experiment"},
+    {"atari_experiment"},
     {"replay"},
     {"types"},
-    {"critic_targets", "estimators", "kernels"},
+    {"convolutions", "critic_targets", "estimators", "kernels"},
     {"learners"},
     {"environments"},
     {"store"},
     {"agent", "grid"},
     {"run", "sweep"},
+    {"atari_run"},
     {"progress"},
     {"presets"},
     {"training", "watching"},
     {"studies"},
     {"reports"},
+    {"atari_commands"},
     {"cli"},
     {"__main__", "__init__"},
 )
@@ -44,7 +47,8 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "experiment", "store", "agent", "run", "grid", "sweep", "progress", "presets",
+WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "progress",
+               "presets", "atari_experiment", "atari_run", "atari_commands",
                "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS
 from mean_actor_critic.estimators import ESTIMATORS, actor_critic, advantage_actor_critic, mac, policy_loss
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.kernels import dense
@@ -55,7 +56,7 @@ def random_problem(seed, states, actions):
 
 
 def test_there_is_one_estimator_for_each_algorithm():
-    assert set(ESTIMATORS) == set(ALGORITHMS)
+    assert set(ESTIMATORS) == {*ALGORITHMS, *ATARI_ALGORITHMS}
 
 
 @settings(deadline=None, max_examples=50)

@@ -117,7 +117,7 @@ def test_a_second_signal_ends_at_once(tmp_path):
 
 def test_python_gets_a_keyboard_interrupt(tmp_path):
     def interrupt(progress):
-        if progress.episodes_done >= 20:
+        if progress.done >= 20:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="mac resume"):
@@ -164,7 +164,7 @@ def test_a_resume_on_another_machine_warns(tmp_path, monkeypatch):
 
 def test_a_signal_in_the_last_segment_is_not_lost(tmp_path):
     def interrupt(progress):
-        if progress.episodes_done == progress.episodes_total:
+        if progress.done == progress.total:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt, match="is finished") as caught:

@@ -17,10 +17,13 @@ from mean_actor_critic._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mean_actor_critic.agent import Agent as Agent
+    from mean_actor_critic.atari_run import AtariRun as AtariRun
     from mean_actor_critic.errors import EnvironmentFault as EnvironmentFault
     from mean_actor_critic.errors import Interrupted as Interrupted
     from mean_actor_critic.errors import MacError as MacError
     from mean_actor_critic.run import Run as Run
+    from mean_actor_critic.training.atari_loop import resume_atari as resume_atari
+    from mean_actor_critic.training.atari_loop import train_atari as train_atari
     from mean_actor_critic.training.evaluation import evaluate as evaluate
     from mean_actor_critic.training.loop import resume as resume
     from mean_actor_critic.training.loop import train as train
@@ -28,13 +31,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agent",
+    "AtariRun": "atari_run",
     "EnvironmentFault": "errors",
     "Interrupted": "errors",
     "MacError": "errors",
     "Run": "run",
     "evaluate": "training.evaluation",
     "resume": "training.loop",
+    "resume_atari": "training.atari_loop",
     "train": "training.loop",
+    "train_atari": "training.atari_loop",
     "watch": "watching",
 }
 __all__ = sorted([*_HOMES, "__version__"])

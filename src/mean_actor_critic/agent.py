@@ -9,10 +9,21 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mean_actor_critic import store
+from mean_actor_critic.atari_experiment import AnyExperiment, AtariExperiment, any_experiment_from_json
 from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.experiment import SEEDS, Experiment, experiment_from_json, require_whole
-from mean_actor_critic.networks import Layer, Network, inverse_cdf, mlp, normalize, softmax
+from mean_actor_critic.experiment import SEEDS, Experiment, require_whole
+from mean_actor_critic.networks import (
+    GameNetwork,
+    Layer,
+    Network,
+    game_layer_shapes,
+    game_outputs,
+    inverse_cdf,
+    mlp,
+    normalize,
+    softmax,
+)
 
 AGENT_FORMAT = "mean_actor_critic agent 2"
 
@@ -43,7 +54,9 @@ class Agent:
         networks: what it has learned.
     """
 
-    def __init__(self, experiment: Experiment, spaces: Spaces, trial: int, networks: Networks, seed: int = 0) -> None:
+    def __init__(
+        self, experiment: AnyExperiment, spaces: Spaces, trial: int, networks: Networks | GameNetwork, seed: int = 0
+    ) -> None:
         self.experiment = experiment
         self.spaces = spaces
         self.trial = trial
@@ -53,12 +66,14 @@ class Agent:
     @property
     def policy(self) -> Network:
         """Layers from observation to action logits."""
-        return self.networks.policy
+        networks = self.networks
+        return networks.policy if isinstance(networks, Networks) else (*_trunk(networks), networks.policy)
 
     @property
     def critic(self) -> Network:
         """Layers from observation to action values; empty if the algorithm has none."""
-        return self.networks.critic
+        networks = self.networks
+        return networks.critic if isinstance(networks, Networks) else (*_trunk(networks), networks.critic)
 
     def seed(self, seed: int) -> None:
         """Start the draws of sampled actions anew."""
@@ -72,6 +87,12 @@ class Agent:
             raise InputError(
                 "observation", _brief(observation), f"one of {self.spaces.observation}; it {fault}"
             ) from None
+        if isinstance(self.experiment, AtariExperiment):
+            assert isinstance(self.networks, GameNetwork)
+            shape: Any = self.spaces.observation.shape
+            policy = softmax(game_outputs(self.networks, seen.astype(np.uint8).reshape(-1, *shape)).logits)
+            return np.asarray(policy.reshape(*seen.shape[:-1], -1))
+        assert isinstance(self.networks, Networks)
         if self.networks.normalizer:
             seen = normalize(seen, *self.networks.normalizer)
         return softmax(mlp(self.policy, seen, self.experiment.setup.activation))
@@ -113,7 +134,9 @@ class Agent:
             "spaces": json.dumps(self.spaces.to_json()),
             "trial": str(self.trial),
         }
-        store.write_arrays(file, self.networks.to_arrays(), words)
+        networks = self.networks
+        arrays = networks.to_arrays() if isinstance(networks, Networks) else _game_arrays(networks)
+        store.write_arrays(file, arrays, words)
 
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> Self:
@@ -125,7 +148,7 @@ class Agent:
         file = Path(path)
         arrays, words = store.read_arrays(file, AGENT_FORMAT)
         try:
-            experiment = experiment_from_json(json.loads(words["experiment"]))
+            experiment = any_experiment_from_json(json.loads(words["experiment"]))
             trial = int(words["trial"])
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
@@ -136,12 +159,18 @@ class Agent:
         return cls(experiment, spaces, trial, networks, seed=seed)
 
 
-def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: store.Arrays) -> Networks:
+def networks_from_arrays(experiment: AnyExperiment, spaces: Spaces, arrays: store.Arrays) -> "Networks | GameNetwork":
     """Networks from arrays named `policy/0/weight`, `normalizer/mean` and so on; others are an error.
 
     Raises:
         ValueError: the arrays do not form the networks of the experiment.
     """
+    if isinstance(experiment, AtariExperiment):
+        return _game_network(experiment, spaces, arrays)
+    return _mlps(experiment, spaces, arrays)
+
+
+def _mlps(experiment: Experiment, spaces: Spaces, arrays: store.Arrays) -> Networks:
     known = all(name in _NORMALIZER or _PARAMETER.fullmatch(name) for name in arrays)
     if not known or any(array.dtype != np.float32 for array in arrays.values()):
         raise ValueError("unexpected arrays")
@@ -163,6 +192,44 @@ def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: store.A
     if len(arrays) != len(networks.to_arrays()):
         raise ValueError("unexpected arrays")
     return networks
+
+
+def _trunk(network: GameNetwork) -> Network:
+    return (*network.convolutions, network.features)
+
+
+def _game_arrays(network: GameNetwork) -> store.Arrays:
+    """By the names that they have in a checkpoint."""
+    layers = {f"convolutions/{i}": layer for i, layer in enumerate(network.convolutions)}
+    layers |= {name: getattr(network, name) for name in ("features", "policy", "critic")}
+    return {
+        f"network/{place}/{name}": np.asarray(array)
+        for place, layer in layers.items()
+        for name, array in layer._asdict().items()
+    }
+
+
+def _game_network(experiment: AtariExperiment, spaces: Spaces, arrays: store.Arrays) -> GameNetwork:
+    setup = experiment.setup
+    if spaces.observation.shape != (setup.stack, setup.screen_size, setup.screen_size):
+        raise ValueError("the observation space does not fit the settings")
+    shapes = game_layer_shapes(
+        setup.stack, setup.screen_size, spaces.actions, 1 if setup.has_state_values else spaces.actions
+    )
+
+    def layer(place: str, shape: Layer) -> Layer:
+        found = Layer(arrays[f"network/{place}/weight"], arrays[f"network/{place}/bias"])
+        if found.weight.shape != shape.weight or found.bias.shape != shape.bias:
+            raise ValueError(f"the layer {place} does not fit the spaces and settings")
+        return found
+
+    network = GameNetwork(
+        tuple(layer(f"convolutions/{i}", shape) for i, shape in enumerate(shapes.convolutions)),
+        *(layer(name, getattr(shapes, name)) for name in ("features", "policy", "critic")),
+    )
+    if set(arrays) != set(_game_arrays(network)) or any(array.dtype != np.float32 for array in arrays.values()):
+        raise ValueError("unexpected arrays")
+    return network
 
 
 def _brief(observation: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from mean_actor_critic import atari_commands
 from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import InputError, Interrupted, MacError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from mean_actor_critic.agent import Agent
+    from mean_actor_critic.atari_run import AtariRun
     from mean_actor_critic.environments.catalogue import EnvironmentSpec
     from mean_actor_critic.reports.content import Content
     from mean_actor_critic.reports.page import Recording
@@ -50,7 +52,7 @@ def _settings_help() -> str:
         lines.append(f"  {name}={default}\n      {limits.help}{only}: {limits.allowed}")
     lines.append("\nalgorithms, by what weighs the actions in the policy gradient:")
     lines += [f"  {name:23s} {algorithm.help}" for name, algorithm in ALGORITHMS.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", atari_commands.settings_help()])
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -71,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument("environment", metavar="ENV", help=_ENVIRONMENT)
     train.add_argument("--algorithm", default="mac", help="one of those below (default: mac)")
     train.add_argument("--trials", type=int, default=1, help="independent trainings (default: 1)")
-    train.add_argument("--episodes", type=int, default=200, help="of each trial (default: 200)")
+    train.add_argument("--episodes", type=int, help=f"of each trial (default: {EPISODES})")
     train.add_argument("--seed", type=int, default=0, help="(default: 0)")
     train.add_argument(
         "--first-trial", metavar="I", type=int, default=0,
@@ -79,8 +81,9 @@ def make_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_environment_options(train)
     train.add_argument(
-        "--engine", choices=["auto", "compiled", "hosted"], default="auto",
-        help="compiled: JAX programs; hosted: any Gymnasium environment, in worker processes (default: auto)",
+        "--engine", choices=["auto", "compiled", "hosted", "atari"], default="auto",
+        help="compiled: JAX programs; hosted: any Gymnasium environment, in worker processes; atari: ALE's emulators "
+        "(default: auto)",
     )  # fmt: skip
     _add_worker_options(train)
     train.add_argument("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
@@ -90,6 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_checkpoint_seconds(train)
     _add_tensorboard(train)
     _add_quiet(train)
+    atari_commands.add_train_options(train)
 
     resume = command("resume", _resume, "Continue an interrupted run to its end.")
     resume.add_argument("path", metavar="RUN", help="a run folder")
@@ -104,7 +108,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     evaluate = command("evaluate", _evaluate, "Play a run's agents, or one agent, without learning.")
     evaluate.add_argument("player", metavar="RUN|AGENT", help="a run folder or an agent's .safetensors file")
-    evaluate.add_argument("--episodes", type=int, default=100, help="of each trial (default: 100)")
+    evaluate.add_argument("--episodes", type=int, help="of each trial (default: 100; of Atari games 16)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
     _add_env(evaluate)
@@ -158,7 +162,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(sweep)
 
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
-    reproduce.add_argument("study", choices=list(CLASSIC_CONTROL), help="the five algorithms on this task")
+    studies = [*CLASSIC_CONTROL, atari_commands.STUDY]
+    reproduce.add_argument("study", choices=studies, help="the five algorithms on this task; or MAC and A2C on games")
     extent = reproduce.add_mutually_exclusive_group()
     looks = ", ".join(
         "{}: {} trials of {} episodes".format(name, *task.quick) for name, task in CLASSIC_CONTROL.items()
@@ -170,12 +175,13 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--search", metavar="DIR", help=f"with --full: the sweep folder to take or make (default: {RUNS}/sweep-STUDY)"
     )
-    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100)")
+    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100; atari: 5)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
     reproduce.add_argument("--out", metavar="DIR", help="(default: runs/STUDY-TRIALSxEPISODES-seedSEED)")
     _add_quiet(reproduce)
+    atari_commands.add_reproduce_options(reproduce)
 
     report = command("report", _report, "Make a page, figures and tables of runs and sweeps on one task.")
     report.add_argument(
@@ -188,7 +194,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-_ENVIRONMENT = "a Gymnasium id (CartPole-v0, LunarLander-v3, package:Id-v0), or my_module:make_env"
+EPISODES = 200  # of a trial, unless said otherwise
+_ENVIRONMENT = "a Gymnasium id (CartPole-v0, LunarLander-v3, ALE/Pong-v5, package:Id-v0), or my_module:make_env"
 
 
 def _add_environment_options(parser: argparse.ArgumentParser) -> None:
@@ -208,15 +215,18 @@ def _add_env(parser: argparse.ArgumentParser) -> None:
 
 def _add_worker_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workers", metavar="N", type=int, help="processes for hosted environments (default: one per core)"
+        "--workers",
+        metavar="N",
+        type=int,
+        help="processes for hosted environments, threads for Atari's emulators (default: one per core)",
     )
     text = f"a hosted environment that takes longer for a step is taken to hang (default: {STEP_SECONDS:g})"
     parser.add_argument("--step-seconds", metavar="S", type=float, default=STEP_SECONDS, help=text)
 
 
 def _add_checkpoint_seconds(parser: argparse.ArgumentParser) -> None:
-    text = f"time between checkpoints, which is what a kill -9 can cost (default: {CHECKPOINT_SECONDS:g})"
-    parser.add_argument("--checkpoint-seconds", metavar="S", type=float, default=CHECKPOINT_SECONDS, help=text)
+    text = f"time between checkpoints, which is what a kill -9 can cost (default: {CHECKPOINT_SECONDS:g}; Atari: 300)"
+    parser.add_argument("--checkpoint-seconds", metavar="S", type=float, help=text)
 
 
 def _add_tensorboard(parser: argparse.ArgumentParser) -> None:
@@ -263,6 +273,10 @@ def _leave(code: int, line: str) -> NoReturn:
 
 
 def _train(options: argparse.Namespace) -> None:
+    if atari_commands.is_game(options):
+        return _show_run(atari_commands.train(options), options.quiet)
+    if options.engine == "atari":
+        raise InputError("ENV", options.environment, "an Atari game, such as ALE/Pong-v5, for this engine")
     settings = parse_settings(options.set)
     kwargs = parse_kwargs(options.env_kwargs)
     if options.max_episode_steps is not None:
@@ -280,7 +294,7 @@ def _train(options: argparse.Namespace) -> None:
             options.environment,
             options.algorithm,
             trials=options.trials,
-            episodes=options.episodes,
+            episodes=EPISODES if options.episodes is None else options.episodes,
             seed=options.seed,
             first_trial=options.first_trial,
             engine=options.engine,
@@ -288,21 +302,28 @@ def _train(options: argparse.Namespace) -> None:
             workers=options.workers,
             step_seconds=options.step_seconds,
             out=options.out,
-            checkpoint_seconds=options.checkpoint_seconds,
+            checkpoint_seconds=_checkpoint_seconds(options),
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
             on_curves=events.write,
             **settings,
         )
-    _show_run(run, options.quiet)
+    return _show_run(run, options.quiet)
+
+
+def _checkpoint_seconds(options: argparse.Namespace) -> float:
+    return CHECKPOINT_SECONDS if options.checkpoint_seconds is None else options.checkpoint_seconds
 
 
 def _resume(options: argparse.Namespace) -> None:
-    from mean_actor_critic.run import Run
+    from mean_actor_critic.atari_run import AtariRun, load_run
+
+    run = load_run(options.path)
+    _warn(run)
+    if isinstance(run, AtariRun):
+        return _show_run(atari_commands.resume(options, run), options.quiet)
     from mean_actor_critic.training.loop import resume
 
-    run = Run.load(options.path)
-    _warn(run)
     if run.finished:
         if not options.quiet:
             print(f"{options.path}: already finished", file=sys.stderr)
@@ -315,11 +336,11 @@ def _resume(options: argparse.Namespace) -> None:
                 options.env,
                 workers=options.workers,
                 step_seconds=options.step_seconds,
-                checkpoint_seconds=options.checkpoint_seconds,
+                checkpoint_seconds=_checkpoint_seconds(options),
                 on_progress=show,
                 on_curves=events.write,
             )
-    _show_run(run, options.quiet)
+    return _show_run(run, options.quiet)
 
 
 def _runs(options: argparse.Namespace) -> None:
@@ -341,17 +362,19 @@ def _evaluate(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports.tables import plain_table, summary_cells
 
     player = _load_player(options.player, options.trial)
+    usual = atari_commands.EVALUATED_GAMES if atari_commands.is_on_game(player.experiment) else 100
+    episodes = usual if options.episodes is None else options.episodes
     from mean_actor_critic.training.evaluation import evaluate
 
     table = plain_table(
-        f"{options.player}: {options.episodes} episodes{' of each trial' if _is_run(player) else ''}",
+        f"{options.player}: {episodes} episodes{' of each trial' if _is_run(player) else ''}",
         ["Actions", "mean return", "SD", "95 % interval", "trials" if _is_run(player) else "episodes"],
     )
     with progress_display(options.quiet) as watch:
         for name, deterministic in (("sampled", False), ("most probable", True)):
             returns = evaluate(
                 player,
-                options.episodes,
+                episodes,
                 deterministic=deterministic,
                 seed=options.seed,
                 environment=options.env,
@@ -384,6 +407,8 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if atari_commands.is_name_of_game(options.environment):
+        return print(atari_commands.check(options.environment))
     from mean_actor_critic.environments.catalogue import check_environment
 
     signs = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -394,19 +419,22 @@ def _check(options: argparse.Namespace) -> None:
         print(f"{signs[finding.level]} {finding.text}")
     if problems:
         raise MacError(f"{options.environment}: {problems} problem{'s' if problems > 1 else ''}, see above")
-    print(f"{options.environment}: can be trained")
+    return print(f"{options.environment}: can be trained")
 
 
 def _export(options: argparse.Namespace) -> None:
-    from mean_actor_critic.run import Run
+    from mean_actor_critic.atari_run import load_run
 
-    run = Run.load(options.path)
+    run = load_run(options.path)
     _warn(run)
     run.agent(options.trial).save(options.out)
     print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
 
 
 def _reproduce(options: argparse.Namespace) -> None:
+    if options.study == atari_commands.STUDY:
+        return _reproduce_atari(options)
+    atari_commands.require_no_game_options(options)
     from mean_actor_critic.reports import classic_control as report
     from mean_actor_critic.reports import files
     from mean_actor_critic.reports.answer import answer
@@ -460,6 +488,7 @@ def _reproduce(options: argparse.Namespace) -> None:
         written += files.write_report(content, _record_best(content, None), folder / "report")[-1:]
     if not options.quiet:
         print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, written))}")
+    return None
 
 
 def _papers_plan(task: Task, folder: Path) -> "Plan":
@@ -474,6 +503,18 @@ def _papers_plan(task: Task, folder: Path) -> "Plan":
     if plan.environment != task.environment or set(plan.algorithms) != set(ALGORITHMS):
         raise InputError("--search", str(folder), f"a search of {', '.join(ALGORITHMS)} on {task.environment}")
     return plan
+
+
+def _reproduce_atari(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports.atari import show
+
+    started = time.monotonic()
+    done = atari_commands.reproduce(options)
+    if not options.quiet:
+        _console().print(show(done.runs))
+        for run in done.runs:
+            _show_divergence(run)
+        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, done.files))}")
 
 
 def _sweep(options: argparse.Namespace) -> None:
@@ -524,6 +565,14 @@ def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> tuple[Sweep,
 
 
 def _report(options: argparse.Namespace) -> None:
+    games = atari_commands.runs_to_report(options.paths)
+    if games:
+        from mean_actor_critic.reports.atari import show
+
+        written = atari_commands.report(games, Path(options.out))
+        _console().print(show(games))
+        print(f"{written[-1]}, and {len(written) - 1} files beside it")
+        return
     from mean_actor_critic.reports import content, files, page, plots, sources
     from mean_actor_critic.reports.answer import answer, notes
 
@@ -602,12 +651,12 @@ class _Events:
             self._writer.close()
 
 
-def _load_player(path: str, trial: int | None) -> "Run | Agent":
+def _load_player(path: str, trial: int | None) -> "Run | AtariRun | Agent":
     from mean_actor_critic.agent import Agent
-    from mean_actor_critic.run import Run
+    from mean_actor_critic.atari_run import load_run
 
     if os.path.isdir(path):
-        run = Run.load(path)
+        run = load_run(path)
         _warn(run)
         return run if trial is None else run.agent(trial)
     if not os.path.exists(path):
@@ -617,20 +666,21 @@ def _load_player(path: str, trial: int | None) -> "Run | Agent":
     return Agent.load(path)
 
 
-def _is_run(player: "Run | Agent") -> "TypeIs[Run]":
-    return hasattr(player, "returns")
+def _is_run(player: "Run | AtariRun | Agent") -> "TypeIs[Run | AtariRun]":
+    return hasattr(player, "status")
 
 
-def _show_run(run: "Run", quiet: bool) -> None:
+def _show_run(run: "Run | AtariRun", quiet: bool) -> None:
     if not quiet:
-        from mean_actor_critic.reports.tables import run_table
+        from mean_actor_critic.atari_run import AtariRun
+        from mean_actor_critic.reports import atari, tables
 
-        _console().print(run_table(run))
+        _console().print(atari.run_table(run) if isinstance(run, AtariRun) else tables.run_table(run))
         _show_divergence(run)
         print(f"{run.path}: results {run.digest[:16]}")
 
 
-def _show_divergence(run: "Run") -> None:
+def _show_divergence(run: "Run | AtariRun") -> None:
     from mean_actor_critic.reports.tables import diverged_line
 
     line = diverged_line(run)
@@ -638,7 +688,7 @@ def _show_divergence(run: "Run") -> None:
         print(f"{run.experiment.setup.algorithm}: {line}")
 
 
-def _warn(run: "Run") -> None:
+def _warn(run: "Run | AtariRun") -> None:
     for line in run.warnings:
         print(f"mac: warning: {line}; using the checkpoint before it", file=sys.stderr)
 

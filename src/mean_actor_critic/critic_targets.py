@@ -35,6 +35,31 @@ def discounted_returns(reward: Float[Array, " time"], discount: Float[Array, ""]
     return jax.lax.associative_scan(combine, (reward, discounts), reverse=True)[0]
 
 
+def n_step(
+    reward: Float[Array, "time environment"],
+    over: Bool[Array, "time environment"],
+    value_beyond: Float[Array, "time environment"],
+    last_value: Float[Array, " environment"],
+    discount: Float[Array, ""],
+) -> Float[Array, "time environment"]:
+    """R_t = r_t + discount * R_{t+1} along short rollouts of many environments, bootstrapped at their ends.
+
+    Args:
+        reward: of each step.
+        over: whether the episode ended with the step: what follows in the rollout is another one.
+        value_beyond: of the state that an ended episode ended in: 0 if it was terminal, else what it was still worth.
+        last_value: of the state after the rollout, for episodes that go on.
+        discount: per step.
+    """
+
+    def step(following: Array, now: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, over, beyond = now
+        returns = reward + discount * jnp.where(over, beyond, following)
+        return returns, returns
+
+    return jax.lax.scan(step, last_value, (reward, over, value_beyond), reverse=True, unroll=True)[1]
+
+
 def expected_sarsa(trajectory: Trajectory, hyper: Hyper, time_limit: str) -> Transitions:
     """One-step rows: r_t, then the discounted value of the next state unless the episode was over."""
     return Transitions(

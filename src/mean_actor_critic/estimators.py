@@ -46,9 +46,14 @@ def mac(evidence: Evidence) -> Weights:
     return evidence.policy * evidence.q
 
 
+def a2c(evidence: Evidence) -> Weights:
+    """OpenAI Baselines' A2C, the n-step return above the state's value: W[t, a] = 1[a = a_t] (R_t - V(s_t))."""
+    return _taken(evidence) * (evidence.returns - evidence.baseline)[:, None]
+
+
 ESTIMATORS: dict[str, Callable[[Evidence], Weights]] = {
     estimator.__name__: estimator
-    for estimator in (reinforce, advantage_reinforce, actor_critic, advantage_actor_critic, mac)
+    for estimator in (reinforce, advantage_reinforce, actor_critic, advantage_actor_critic, mac, a2c)
 }
 
 

@@ -7,13 +7,14 @@ import dataclasses
 import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.networks import ACTIVATIONS
+from mean_actor_critic.settings import Limits, Setting, choice, is_whole, number, setting, settings_of, switch, whole
 
 
 class Algorithm(NamedTuple):
@@ -46,68 +47,13 @@ FIRST_TRIALS = (0, 10**9)
 SEEDS = (0, 2**31 - 1)
 
 
-class Limits(NamedTuple):
-    """How a setting is read and what it may be."""
-
-    parse: Callable[[str], Any]  # from the command line
-    valid: Callable[[Any], bool]
-    allowed: str  # in words
-    help: str
-    role: str  # "any", or the part of an algorithm that reads it: "critic", "baseline"
-
-
-def _setting(default: Any, limits: Limits) -> Any:
-    return dataclasses.field(default=default, metadata={"limits": limits})
-
-
-def _is_whole(value: object, low: int, high: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _whole(default: int, text: str, role: str = "any", low: int = 1, high: int = 1_000_000) -> Any:
-    valid = lambda value: _is_whole(value, low, high)  # noqa: E731
-    return _setting(default, Limits(int, valid, f"a whole number from {low} to {high}", text, role))
-
-
-def _choice(default: str, options: Iterable[str], text: str, role: str = "any") -> Any:
-    names = tuple(options)
-    return _setting(default, Limits(str, lambda value: value in names, ", ".join(names), text, role))
-
-
-def _parse_switch(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError
-    return text == "true"
-
-
-def _switch(default: bool, text: str) -> Any:
-    return _setting(default, Limits(_parse_switch, lambda value: isinstance(value, bool), "true or false", text, "any"))
-
-
-def _is_number(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-
-
-def _number(default: float, low: float, high: float, text: str, role: str = "any") -> Any:
-    def valid(value: Any) -> bool:
-        values = value if isinstance(value, tuple) else (value,)
-        return len(values) > 0 and all(_is_number(v, low, high) for v in values)
-
-    def parse(text: str) -> float | tuple[float, ...]:
-        numbers = tuple(float(part) for part in text.split(","))
-        return numbers if len(numbers) > 1 else numbers[0]
-
-    allowed = f"a number from {low:g} to {high:g}, or one for each trial"
-    return _setting(default, Limits(parse, valid, allowed, text, role))
-
-
 def _parse_widths(text: str) -> tuple[int, ...]:
     return () if text in ("", "none") else tuple(int(part) for part in text.split(","))
 
 
 _WIDTHS = Limits(
     _parse_widths,
-    lambda value: isinstance(value, tuple) and len(value) <= 3 and all(_is_whole(v, 1, 65536) for v in value),
+    lambda value: isinstance(value, tuple) and len(value) <= 3 and all(is_whole(v, 1, 65536) for v in value),
     "up to three widths separated by commas, such as 100,100; none for a linear network",
     "units of each hidden layer, the same for policy and critic",
     "any",
@@ -120,20 +66,20 @@ class Setup:
 
     environment: str
     algorithm: str = "mac"
-    max_episode_steps: int = _whole(200, "agent steps after which an episode is cut off", high=MAX_EPISODE_STEPS[1])
-    hidden: tuple[int, ...] = _setting((64,), _WIDTHS)
-    activation: str = _choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
-    optimizer: str = _choice("adam", OPTIMIZERS, "of both networks")
-    normalize_observations: bool = _switch(False, "scale observations by their running mean and deviation")
-    critic_target: str = _choice(
+    max_episode_steps: int = whole(200, "agent steps after which an episode is cut off", high=MAX_EPISODE_STEPS[1])
+    hidden: tuple[int, ...] = setting((64,), _WIDTHS)
+    activation: str = choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
+    optimizer: str = choice("adam", OPTIMIZERS, "of both networks")
+    normalize_observations: bool = switch(False, "scale observations by their running mean and deviation")
+    critic_target: str = choice(
         "expected_sarsa", ("expected_sarsa", "monte_carlo"), "what the critic learns towards", "critic"
     )
-    time_limit: str = _choice(
+    time_limit: str = choice(
         "bootstrap", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end", "critic"
     )
-    replay_capacity: int = _whole(2000, "transitions that the critic's replay holds", "critic")
-    minibatches: int = _whole(10, "critic steps after each episode", "critic")
-    batch_size: int = _whole(32, "transitions in each critic step", "critic")
+    replay_capacity: int = whole(2000, "transitions that the critic's replay holds", "critic")
+    minibatches: int = whole(10, "critic steps after each episode", "critic")
+    batch_size: int = whole(32, "transitions in each critic step", "critic")
 
     @property
     def has_critic(self) -> bool:
@@ -149,25 +95,13 @@ class Setup:
 class Hyper:
     """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
 
-    actor_lr: Any = _number(0.005, 0.0, 1e9, "learning rate of the policy")
-    critic_lr: Any = _number(0.01, 0.0, 1e9, "learning rate of the critic", "critic")
-    discount: Any = _number(0.9999, 0.0, 1.0, "discount factor per step")
-    baseline_decay: Any = _number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", "baseline")
+    actor_lr: Any = number(0.005, 0.0, 1e9, "learning rate of the policy")
+    critic_lr: Any = number(0.01, 0.0, 1e9, "learning rate of the critic", "critic")
+    discount: Any = number(0.9999, 0.0, 1.0, "discount factor per step")
+    baseline_decay: Any = number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", "baseline")
 
 
-class Setting(NamedTuple):
-    """A setting as users meet it."""
-
-    default: Any
-    limits: Limits
-
-
-SETTINGS: dict[str, Setting] = {
-    field.name: Setting(field.default, field.metadata["limits"])
-    for kind in (Setup, Hyper)
-    for field in dataclasses.fields(kind)
-    if "limits" in field.metadata
-}
+SETTINGS: dict[str, Setting] = settings_of(Setup, Hyper)
 HYPER_NAMES = tuple(field.name for field in dataclasses.fields(Hyper))
 
 
@@ -236,22 +170,22 @@ def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
 
 def require_whole(field: str, value: object, low: int, high: int) -> int:
     """`value`, Python's or NumPy's, as an int; an InputError unless it is a whole number from `low` to `high`."""
-    number = _plain(value)
-    if not _is_whole(number, low, high):
+    number = plain(value)
+    if not is_whole(number, low, high):
         raise InputError(field, value, f"a whole number from {low} to {high}")
     return number
 
 
-def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
-    """Settings from `name=value` words, as the command line gives them."""
+def parse_settings(assignments: Iterable[str], known: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
+    """Settings from `name=value` words, as the command line gives them; `known` are those that there are."""
     settings: dict[str, Any] = {}
     for word in assignments:
         name, equals, text = word.partition("=")
         if not equals:
             raise InputError("--set", word, "name=value, such as actor_lr=0.01")
-        if name not in SETTINGS:
-            raise unknown_name("setting", name, SETTINGS)
-        limits = SETTINGS[name].limits
+        if name not in known:
+            raise unknown_name("setting", name, known)
+        limits = known[name].limits
         try:
             settings[name] = limits.parse(text)
         except ValueError:
@@ -351,17 +285,17 @@ def kwargs_as_words(kwargs: Mapping[str, Any]) -> list[str]:
     return [f"{name}={json.dumps(value)}" for name, value in kwargs.items()]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy's numbers as Python's, a sequence as a tuple."""
     if isinstance(value, list | tuple):
         return tuple(part.item() if isinstance(part, np.generic) else part for part in value)
     if isinstance(value, np.generic | np.ndarray):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     return value
 
 
 def _checked(name: str, given: Any, trials: int) -> Any:
-    value = _plain(given)
+    value = plain(given)
     if name == "hidden" and not isinstance(value, tuple):
         value = (value,)
     limits = SETTINGS[name].limits

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons as plain tuples of layers, for JAX (training) and NumPy (agents) alike."""
+"""Multi-layer perceptrons and the Atari network as plain tuples of layers, for JAX (training) and NumPy (agents)."""
 
 import functools
 import operator
@@ -112,4 +112,116 @@ def initial_mlp(key: "jax.Array", sizes: Sequence[int]) -> Network:
     return tuple(
         Layer(glorot(layer_key, (inputs, outputs), "float32"), jax.numpy.zeros(outputs))
         for layer_key, inputs, outputs in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    )
+
+
+# --- Atari -----------------------------------------------------------------------------------------------------------
+
+CONVOLUTIONS = ((8, 4, 32), (4, 2, 64), (3, 1, 64))  # kernel, stride, filters
+FEATURES = 512
+BRIGHTEST = 255  # of a pixel
+_TRUNK_SCALE, _HEAD_SCALE = 2**0.5, 1.0  # of orthogonal weights
+
+Convolve = Callable[[Any, Any, int], Any]  # (x [n, height, width, channels], weight, stride) -> without padding
+
+
+class GameNetwork(NamedTuple):
+    """The paper's network for Atari: one trunk, a head for the policy and one for values."""
+
+    convolutions: tuple[Layer, ...]  # weight [height, width, channels, filters], bias [filters]
+    features: Layer
+    policy: Layer  # to a logit for each action
+    critic: Layer  # to a value for each action, or one of the state
+
+
+class Activations(NamedTuple):
+    """All that a forward pass computed, from which a backward pass can go on without another."""
+
+    observation: Any  # uint8 [n, stack, height, width]
+    maps: tuple[Any, ...]  # of each convolution [n, height, width, filters], after the ReLU
+    features: Any  # [n, FEATURES], after the ReLU
+    logits: Any  # [n, actions]
+    values: Any  # [n, actions], or [n, 1]
+
+
+def screens(observation: Any) -> Any:
+    """Observations uint8 [n, stack, height, width] as float32 images [n, height, width, stack], from 0 to 255."""
+    xp = observation.__array_namespace__()
+    return xp.permute_dims(observation, (0, 2, 3, 1)).astype("float32")
+
+
+def convolve(x: Any, weight: Any, stride: int) -> Any:
+    """A convolution without padding, as a matrix product of patches; on any array library.
+
+    Blocks of `stride` × `stride` pixels become the channels of one, so that the patches of a strided convolution are
+    those of a smaller one without stride: conv 8/4 on 84 × 84 × 4 is conv 2/1 on 21 × 21 × 64.
+
+    Args:
+        x: [n, height, width, channels].
+        weight: [kernel, kernel, channels, filters]; the kernel is a multiple of the stride.
+        stride: in pixels.
+    """
+    xp = x.__array_namespace__()
+    kernel, _, channels, filters = weight.shape
+    blocks, small = kernel // stride, stride * stride * channels
+    height, width = ((side - kernel) // stride + blocks for side in x.shape[1:3])
+    x = x[:, : height * stride, : width * stride]
+    x = xp.reshape(x, (-1, height, stride, width, stride, channels))
+    x = xp.reshape(xp.permute_dims(x, (0, 1, 3, 2, 4, 5)), (-1, height, width, small))
+    weight = xp.reshape(weight, (blocks, stride, blocks, stride, channels, filters))
+    weight = xp.reshape(xp.permute_dims(weight, (0, 2, 1, 3, 4, 5)), (blocks * blocks * small, filters))
+    height, width = height - blocks + 1, width - blocks + 1
+    patches = xp.concat([x[:, i : i + height, j : j + width] for i in range(blocks) for j in range(blocks)], axis=-1)
+    rows = xp.reshape(patches, (-1, blocks * blocks * small)) @ weight
+    return xp.reshape(rows, (-1, height, width, filters))
+
+
+def game_outputs(network: GameNetwork, observation: Any, convolution: Convolve = convolve) -> Activations:
+    """The forward pass for observations uint8 [n, stack, height, width].
+
+    Args:
+        network: its weights.
+        observation: a NumPy or JAX array.
+        convolution: how to convolve; all ways give the same up to rounding.
+    """
+    x, maps, scale = screens(observation), [], 1.0 / BRIGHTEST  # the weights are scaled, which are fewer than pixels
+    for layer, (_, stride, _) in zip(network.convolutions, CONVOLUTIONS, strict=True):
+        x = _relu(convolution(x, layer.weight * scale, stride) + layer.bias)
+        scale = 1.0
+        maps.append(x)
+    xp = x.__array_namespace__()
+    features = _relu(xp.reshape(x, (x.shape[0], -1)) @ network.features.weight + network.features.bias)
+    logits, values = (features @ head.weight + head.bias for head in (network.policy, network.critic))
+    return Activations(observation, tuple(maps), features, logits, values)
+
+
+def game_layer_shapes(stack: int, screen_size: int, actions: int, values: int) -> GameNetwork:
+    """The shapes of all weights and biases, in the place of these."""
+    channels, side, convolutions = stack, screen_size, []
+    for kernel, stride, filters in CONVOLUTIONS:
+        convolutions.append(Layer((kernel, kernel, channels, filters), (filters,)))
+        channels, side = filters, (side - kernel) // stride + 1
+    return GameNetwork(
+        tuple(convolutions),
+        Layer((side * side * channels, FEATURES), (FEATURES,)),
+        Layer((FEATURES, actions), (actions,)),
+        Layer((FEATURES, values), (values,)),
+    )
+
+
+def initial_game_network(key: "jax.Array", shapes: GameNetwork) -> GameNetwork:
+    """Random weights of the given shapes: orthogonal, √2 in the trunk and 1 in the heads; biases 0."""
+    import jax
+
+    *convolution_keys, features_key, policy_key, critic_key = jax.random.split(key, len(CONVOLUTIONS) + 3)
+
+    def initial(layer_key: Any, shape: Layer, scale: float) -> Layer:
+        orthogonal = jax.nn.initializers.orthogonal(scale)
+        return Layer(orthogonal(layer_key, shape.weight, "float32"), jax.numpy.zeros(shape.bias))
+
+    return GameNetwork(
+        tuple(initial(*both, _TRUNK_SCALE) for both in zip(convolution_keys, shapes.convolutions, strict=True)),
+        initial(features_key, shapes.features, _TRUNK_SCALE),
+        initial(policy_key, shapes.policy, _HEAD_SCALE),
+        initial(critic_key, shapes.critic, _HEAD_SCALE),
     )

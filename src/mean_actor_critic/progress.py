@@ -12,10 +12,11 @@ SECONDS_BETWEEN_LINES = 30.0
 class Progress(NamedTuple):
     """Where a study stands after a segment."""
 
-    episodes_done: int  # over all trials
-    episodes_total: int
+    done: int  # episodes over all trials; where studies are measured in steps, agent steps
+    total: int
     mean_return: float  # of the segment's episodes
     diverged: int  # trials
+    more: str = ""  # words to show beside these
 
 
 Show = Callable[[Progress], None]
@@ -54,12 +55,16 @@ def _bars() -> Iterator[Watch]:
             task = bars.add_task(label, total=None, mean="–")
 
             def show(now: Progress) -> None:
-                mean = f"{now.mean_return:.1f}" + (f", {now.diverged} diverged" if now.diverged else "")
-                bars.update(task, total=now.episodes_total, completed=now.episodes_done, mean=mean)
+                bars.update(task, total=now.total, completed=now.done, mean=_mean_in_words(now))
 
             return show
 
         yield watch
+
+
+def _mean_in_words(now: Progress) -> str:
+    diverged = f"{now.diverged} diverged" if now.diverged else ""
+    return ", ".join(words for words in (f"{now.mean_return:.1f}", diverged, now.more) if words)
 
 
 def _lines(label: str) -> Show:
@@ -69,12 +74,12 @@ def _lines(label: str) -> Show:
     def show(now: Progress) -> None:
         nonlocal first, last
         time_now = time.monotonic()
-        first = first or (time_now, now.episodes_done)
-        if time_now - last < SECONDS_BETWEEN_LINES or not first[1] < now.episodes_done < now.episodes_total:
+        first = first or (time_now, now.done)
+        if time_now - last < SECONDS_BETWEEN_LINES or not first[1] < now.done < now.total:
             return
         last = time_now
-        eta = (time_now - first[0]) * (now.episodes_total - now.episodes_done) / (now.episodes_done - first[1])
-        share = now.episodes_done / now.episodes_total
-        print(f"{label}: {share:.0%}, return {now.mean_return:.1f}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
+        eta = (time_now - first[0]) * (now.total - now.done) / (now.done - first[1])
+        share = now.done / now.total
+        print(f"{label}: {share:.0%}, return {_mean_in_words(now)}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
 
     return show

@@ -29,7 +29,9 @@ class Run:
     def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
         self.path = path
         self.manifest = manifest
-        self.experiment: Experiment = manifest.experiment
+        if not isinstance(manifest.experiment, Experiment):
+            raise InputError("run", str(path), "a run that counts episodes; AtariRun.load reads those on Atari games")
+        self.experiment = manifest.experiment
         self.warnings = checkpoint.warnings
         self._arrays = checkpoint.arrays
         shape = (self.experiment.trials, self.experiment.episodes)

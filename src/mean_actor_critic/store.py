@@ -2,7 +2,8 @@
 
 A run folder holds
     manifest.json                    what runs: experiment, compiled width, versions; written once
-    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all; the last two
+    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all (on Atari games
+                                     agent steps and evaluations); the last two
     lock                             held by the process that writes here
 Every file carries a SHA-256 of its content. Arrays are safetensors, the rest is JSON; nothing is unpickled, evaluated
 or followed through a symbolic link.
@@ -27,9 +28,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from mean_actor_critic.atari_experiment import AnyExperiment, any_experiment_from_json
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
-from mean_actor_critic.experiment import Experiment, experiment_from_json
 
 RUN_FORMAT = "mean_actor_critic run 2"
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
@@ -47,7 +48,7 @@ _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 class Manifest(NamedTuple):
     """What a run folder is about. Fixed when the run begins."""
 
-    experiment: Experiment
+    experiment: AnyExperiment
     spaces: Spaces  # of the environment
     width: int  # trials in one compiled call, of a device: the bits of the results depend on it
     created: str  # ISO 8601, UTC
@@ -123,7 +124,7 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
 
 def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and words as one self-checking safetensors file."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
     write_whole(path, safetensors.numpy.save(contiguous, words))
 
@@ -219,7 +220,9 @@ def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[s
     return document, digest
 
 
-def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, versions: Mapping[str, str]) -> Manifest:
+def create_run(
+    path: Path, experiment: AnyExperiment, spaces: Spaces, width: int, versions: Mapping[str, str]
+) -> Manifest:
     """Make the folder of a new run, or fill an empty one.
 
     Raises:
@@ -261,7 +264,7 @@ def read_manifest(path: Path) -> Manifest:
     if not all(isinstance(version, str) for version in versions.values()):
         raise damaged
     try:
-        experiment = experiment_from_json(document["experiment"])
+        experiment = any_experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
@@ -278,9 +281,9 @@ def digest_of_document(document: Mapping[str, Any]) -> str:
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(path: Path, manifest: Manifest, episodes_done: int, arrays: Arrays) -> None:
-    """Write a generation and drop those beyond `GENERATIONS`. `episodes_done` counts over all trials."""
-    name = f"checkpoint-{episodes_done:012d}.safetensors"
+def write_checkpoint(path: Path, manifest: Manifest, position: int, arrays: Arrays) -> None:
+    """Write a generation and drop those beyond `GENERATIONS`. `position` says how far the run is, over all trials."""
+    name = f"checkpoint-{position:012d}.safetensors"
     write_arrays(path / name, arrays, {"format": CHECKPOINT_FORMAT, "run": manifest.digest})
     with disk_faults(path, "remove an old checkpoint"):
         for _, old in _checkpoints(path)[GENERATIONS:]:

@@ -28,7 +28,7 @@ class Evidence(NamedTuple):
     policy: Float[Array, "time action"]
     q: Float[Array, "time action"]  # zeros for algorithms without a critic
     returns: Float[Array, " time"]
-    baseline: Float[Array, ""]
+    baseline: Float[Array, "*time"]  # one for all states, or one for each
     action: Int[Array, " time"]
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mean_actor_critic.agent import Agent
-from mean_actor_critic.environments import fleet, recorder
+from mean_actor_critic.atari_experiment import AtariExperiment
+from mean_actor_critic.environments import atari, fleet, recorder
 from mean_actor_critic.environments.catalogue import environment_of, watchable
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.errors import InputError, MacError
@@ -57,7 +58,13 @@ def watch(
     if importlib.util.find_spec("imageio_ffmpeg") is None:
         raise MacError("videos need imageio-ffmpeg: pip install 'mean-actor-critic[watch]'")
     experiment = agent.experiment
-    factory = watchable(environment_of(experiment, agent.spaces, environment), experiment.environment_kwargs)
+    if isinstance(experiment, AtariExperiment):
+        setup = experiment.setup
+        factory: Any = functools.partial(atari.make_game, setup, atari.find_game(setup).rom)
+        steps = setup.max_episode_frames // setup.frame_skip + 1
+    else:
+        factory = watchable(environment_of(experiment, agent.spaces, environment), experiment.environment_kwargs)
+        steps = experiment.setup.max_episode_steps
     number = int(experiment.trial_numbers()[agent.trial])
     seeds = [reset_seed(seed, number, episode, evaluation=True) for episode in range(episodes)]
     unfinished = path.with_name(f".{path.stem}.{os.getpid()}.mp4")
@@ -69,7 +76,7 @@ def watch(
             factory,
             functools.partial(_action, agent, deterministic),
             seeds,
-            experiment.setup.max_episode_steps,
+            steps,
             str(unfinished),
             seconds=SECONDS,
         )

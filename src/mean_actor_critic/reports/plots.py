@@ -51,7 +51,7 @@ def dashes(entries: Sequence[Entry]) -> list[str]:
 
 def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
     """Mean return by episode with a 95 % band, a line for each run; PNG or SVG."""
-    with _figure(files, (7.5, 4.5)) as figure:
+    with figure_of(files, (7.5, 4.5)) as figure:
         axes: Axes = figure.subplots()
         for entry, dash in zip(entries, dashes(entries), strict=True):
             curve, colour = entry.curve, COLOURS[entry.algorithm]
@@ -72,7 +72,7 @@ def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
 
 def scores(results: Sequence[Result], title: str, *files: Path) -> None:
     """Each run's mean with its 95 % interval, best on top, and the paper's; PNG or SVG."""
-    with _figure(files, (7.5, 1.5 + 0.45 * len(results))) as figure:
+    with figure_of(files, (7.5, 1.5 + 0.45 * len(results))) as figure:
         axes: Axes = figure.subplots()
         for place, result in enumerate(results):
             mean, low, high = result.mean.mean, result.mean.low, result.mean.high
@@ -96,7 +96,7 @@ def heat_maps(search: Search, title: str, *files: Path) -> None:
     rows = max(len(heat.rows) for heat in search.maps.values())
     columns = max(len(heat.columns) for heat in search.maps.values())
     size = (1.5 + len(search.maps) * (0.6 + 0.13 * columns), 2.2 + 0.15 * rows)
-    with _figure(files, size) as figure:
+    with figure_of(files, size) as figure:
         low, high = score_range(search)
         panels: Any = figure.subplots(1, len(search.maps), squeeze=False)
         labelled: list[str] = []
@@ -119,7 +119,7 @@ def heat_maps(search: Search, title: str, *files: Path) -> None:
 
 def sensitivity(search: Search, title: str, *files: Path) -> None:
     """The share of an algorithm's settings that reach a score, a line for each algorithm; PNG or SVG."""
-    with _figure(files, (7.5, 4.5)) as figure:
+    with figure_of(files, (7.5, 4.5)) as figure:
         axes: Axes = figure.subplots()
         for algorithm, (values, share) in search.shares.items():
             width = 2.2 if algorithm == "mac" else 1.4
@@ -138,7 +138,7 @@ def score_range(search: Search) -> tuple[float, float]:
 
 
 @contextlib.contextmanager
-def _figure(files: Sequence[Path], size: tuple[float, float]) -> "Iterator[Figure]":
+def figure_of(files: Sequence[Path], size: tuple[float, float]) -> "Iterator[Figure]":
     """A figure to draw on, which is then written to each file: the same data give the same bytes."""
     require_matplotlib()
     import matplotlib as mpl

@@ -10,6 +10,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from mean_actor_critic.atari_run import AtariRun, load_run
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.content import LAST, Content, Result
@@ -156,12 +157,13 @@ def run_table(run: Run) -> Table:
     return table
 
 
-def diverged_line(run: Run) -> str | None:
+def diverged_line(run: Run | AtariRun) -> str | None:
     """A line about trials that diverged, if any."""
     count = int(np.sum(run.diverged_at > 0))
     if not count:
         return None
-    shown = [f"{trial} (episode {run.diverged_at[trial]})" for trial in np.flatnonzero(run.diverged_at)]
+    unit = "update" if isinstance(run, AtariRun) else "episode"
+    shown = [f"{trial} ({unit} {run.diverged_at[trial]})" for trial in np.flatnonzero(run.diverged_at)]
     listed = ", ".join(shown[:10]) + (", …" if count > 10 else "")
     return f"{count} of {run.experiment.trials} trials diverged and were frozen, and count in the table: {listed}"
 
@@ -177,23 +179,33 @@ def runs_table(folder: Path) -> tuple[Table, int]:
     for path in found:
         name = escape(str(path.relative_to(folder)))
         try:
-            run = Run.load(path)
+            run = load_run(path)
         except MacError as fault:
             table.add_row(name, "", "", escape(f"damaged: {fault}"), "", "", "", "")
             continue
-        done = int(run.episodes_done.min())
-        mean = f"{np.mean(run.returns[:, max(0, done - LAST) : done]):.1f}" if done else "–"
+        extent, mean = extent_and_mean(run)
         table.add_row(
             name,
             run.experiment.setup.environment,
             run.experiment.setup.algorithm,
             "finished" if run.finished else "unfinished",
             str(run.experiment.trials),
-            f"{done}/{run.experiment.episodes}",
+            extent,
             mean,
             str(int(np.sum(run.diverged_at > 0))),
         )
     return table, len(found)
+
+
+def extent_and_mean(run: Run | AtariRun) -> tuple[str, str]:
+    """How far a run is, in episodes or agent steps, and what it came to lately."""
+    if isinstance(run, AtariRun):
+        done, total = (f"{steps / 1e6:.4g}M" for steps in (int(run.steps_done.min()), run.experiment.steps))
+        mean = float(np.mean(run.final_scores))
+        return f"{done}/{total} steps", "–" if np.isnan(mean) else f"{mean:.1f}"
+    episodes = int(run.episodes_done.min())
+    mean_of = run.returns[:, max(0, episodes - LAST) : episodes]
+    return f"{episodes}/{run.experiment.episodes}", f"{np.mean(mean_of):.1f}" if episodes else "–"
 
 
 def write_csv(file: Path, rows: Sequence[Sequence[Any]]) -> None:

@@ -67,6 +67,33 @@ CLASSIC_CONTROL = {
 }
 
 
+class Game(NamedTuple):
+    """A row of the paper's Table 2: final scores after 50 million agent steps, means of 5 trials for A2C and MAC."""
+
+    title: str
+    environment: str
+    random: float
+    trpo: float
+    evolution: float
+    scores: dict[str, float]  # by algorithm
+
+
+def _game(title: str, name: str, random: float, trpo: float, evolution: float, a2c: float, mac: float) -> Game:
+    return Game(title, f"ALE/{name}-v5", random, trpo, evolution, {"advantage_actor_critic": a2c, "mac": mac})
+
+
+ATARI = {
+    "beam-rider": _game("Beam Rider", "BeamRider", 363.9, 1425.2, 744.0, 5846.0, 6072.0),
+    "breakout": _game("Breakout", "Breakout", 1.7, 10.8, 9.5, 370.9, 372.7),
+    "pong": _game("Pong", "Pong", -20.7, 20.9, 21.0, 18.0, 10.6),
+    "qbert": _game("Q*bert", "Qbert", 183.0, 1973.5, 147.5, 1651.5, 243.4),
+    "seaquest": _game("Seaquest", "Seaquest", 68.4, 1908.6, 1390.0, 1702.5, 1703.4),
+    "space-invaders": _game("Space Invaders", "SpaceInvaders", 148.0, 568.4, 678.5, 1201.2, 1173.1),
+}
+ATARI_STEPS = 50_000_000  # agent steps of a trial, four frames each
+ATARI_TRIALS = 5
+
+
 def _architectures() -> tuple[tuple[int, ...], ...]:
     """No hidden layer, or one to three of equal width."""
     return ((), *((units,) * depth for depth in (1, 2, 3) for units in (50, 75, 100, 300)))

@@ -235,6 +235,6 @@ class _Worker:
 
     def _report(self, cell: Cell, progress: Progress) -> None:
         if self._show:
-            share = progress.episodes_done / progress.episodes_total
+            share = progress.done / progress.total
             done = self._done + share * self._work(cell)
             self._show(Progress(int(done), int(max(done, self._total)), progress.mean_return, progress.diverged))

@@ -91,6 +91,11 @@ class CompiledStudy:
         return self.curves.episodes_done
 
     @property
+    def position(self) -> int:
+        """Episodes played so far, over all trials."""
+        return self.episodes_done
+
+    @property
     def finished(self) -> bool:
         """Whether every trial has played all its episodes."""
         return self.curves.finished

@@ -45,6 +45,7 @@ def prepare(engine: str = "compiled") -> None:
 def versions(engine: str = "compiled") -> dict[str, str]:
     """All that the bits of a result depend on, besides the experiment and the compiled width."""
     prepare(engine)
+    emulator = {"ale_py": importlib.metadata.version("ale_py")} if engine == "atari" else {}
     return {
         "mean_actor_critic": __version__,
         "python": platform.python_version(),
@@ -56,6 +57,7 @@ def versions(engine: str = "compiled") -> dict[str, str]:
         "devices": str(jax.device_count()),
         "machine": f"{platform.machine()} {_processor()}",
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        **emulator,
     }
 
 

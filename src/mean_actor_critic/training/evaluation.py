@@ -9,25 +9,31 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mean_actor_critic.agent import Agent
+from mean_actor_critic.agent import Agent, Networks
+from mean_actor_critic.atari_experiment import ENGINE, AtariExperiment
+from mean_actor_critic.atari_run import AtariRun
+from mean_actor_critic.environments.atari import find_game
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
+from mean_actor_critic.networks import GameNetwork
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
-from mean_actor_critic.training import compiled, devices, hosted
+from mean_actor_critic.training import atari, compiled, devices, hosted
 from mean_actor_critic.training.randomness import evaluation_keys
 from mean_actor_critic.types import Actor, Normalizer
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
 LANES = 64  # hosted environments at once
+GAMES = 16  # Atari games at once
+NO_TRAINING = 2**30  # the number of an evaluation that none in training has
 
 Returns = np.ndarray[Any, Any]
 
 
 def evaluate(
-    player: Run | Agent,
+    player: Run | AtariRun | Agent,
     episodes: int = 100,
     *,
     deterministic: bool = False,
@@ -45,7 +51,7 @@ def evaluate(
         deterministic: take the most probable action instead of sampling.
         seed: of the episodes; they are never those of training.
         environment: what the agents were trained on, if it cannot be found by name.
-        workers: processes that step hosted environments; by default one per core.
+        workers: processes that step hosted environments, or threads that step Atari emulators; by default one per core.
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         on_progress: called now and then.
     """
@@ -54,6 +60,8 @@ def evaluate(
     limits = WorkerLimits(workers, step_seconds).checked()
     experiment = player.experiment
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
+    if isinstance(experiment, AtariExperiment):
+        return _play_games(experiment, agents, episodes, deterministic, seed, workers or 0, on_progress)
     spec = environment_of(experiment, agents[0].spaces, environment, step_seconds)
     devices.prepare(spec.engine)
     actors = _stacked(agents)
@@ -92,6 +100,7 @@ def _stacked(agents: Sequence[Agent]) -> Actor:
 
     def acting(agent: Agent) -> Actor:
         observations: Any = np.float32(0)  # how many there were is of no use without learning
+        assert isinstance(agent.networks, Networks)
         normalizer = agent.networks.normalizer
         return Actor(agent.policy, Normalizer(normalizer[0], normalizer[1], observations) if normalizer else ())
 
@@ -154,3 +163,34 @@ def _play_hosted(wanted: _Performance, limits: WorkerLimits) -> Returns:
     finally:
         troupe.close()
     return returns
+
+
+def _play_games(
+    experiment: AtariExperiment,
+    agents: Sequence[Agent],
+    games: int,
+    greedy: bool,
+    seed: int,
+    threads: int,
+    on_progress: Show | None,
+) -> Returns:
+    """Raw scores of whole games, in batches, as evaluations in training play them."""
+    devices.prepare(ENGINE)
+    setup, numbers = experiment.setup, experiment.trial_numbers()
+    game = find_game(setup)
+    scores = np.full((len(agents), games), np.nan, np.float32)
+    for place, agent in enumerate(agents):
+        trial = int(numbers[agent.trial])
+        emulators = atari.evaluation_emulators(setup, game, min(GAMES, games), seed, trial, NO_TRAINING, threads)
+        assert isinstance(agent.networks, GameNetwork)
+        endless = -(-games // GAMES) * setup.max_episode_frames
+        evaluation = atari.Evaluation(
+            setup, emulators, agent.networks, seed, trial, NO_TRAINING, games=games, steps=endless, greedy=greedy
+        )
+        while not evaluation.finished:
+            evaluation.turn()
+            if on_progress and len(evaluation.scores):
+                done = place * games + min(games, len(evaluation.scores))
+                on_progress(Progress(done, scores.size, float(np.mean(evaluation.scores)), diverged=0))
+        scores[place] = evaluation.scores[:games]
+    return scores

@@ -66,6 +66,11 @@ class HostedStudy:
             self._begin(trial, draws[trial])
 
     @property
+    def position(self) -> int:
+        """Episodes played so far, over all trials."""
+        return self.episodes_done
+
+    @property
     def finished(self) -> bool:
         """Whether every trial has played all its episodes."""
         return self.episodes_done == self.curves.lengths.size

@@ -3,16 +3,18 @@
 import concurrent.futures
 import contextlib
 import datetime
+import functools
 import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from mean_actor_critic import store
+from mean_actor_critic.atari_experiment import GAME
 from mean_actor_critic.environments.catalogue import (
     AUTO,
     EnvironmentSpec,
@@ -22,17 +24,18 @@ from mean_actor_critic.environments.catalogue import (
 )
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
-from mean_actor_critic.experiment import MAX_EPISODE_STEPS, make_experiment, require_whole
+from mean_actor_critic.experiment import MAX_EPISODE_STEPS, Experiment, make_experiment, require_whole
 from mean_actor_critic.presets import settings_for
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import devices, signals
-from mean_actor_critic.training.study import Study, choose_width, make_study
+from mean_actor_critic.training.study import Advancing, Study, choose_width, make_study
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
 OnStart = Callable[[Path, EnvironmentSpec], None]
 OnCurves = Callable[[Any, Any], None]
+AnyStudy = TypeVar("AnyStudy", bound=Advancing)
 
 
 def train(
@@ -86,10 +89,12 @@ def train(
         EnvironmentFault: an environment failed; what was learned before is on disk.
         Interrupted: a signal came; what is on disk is whole.
     """
-    _check_seconds(checkpoint_seconds)
+    check_seconds(checkpoint_seconds)
     limits = WorkerLimits(workers, step_seconds).checked()
     if max_episode_steps is not None:
         max_episode_steps = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
+    if engine == AUTO and isinstance(environment, str) and environment.startswith(GAME):
+        raise InputError("environment", environment, "other environments; train_atari trains on Atari games")
     spec = find_environment(environment, engine, env_kwargs, max_episode_steps, step_seconds)
     experiment = make_experiment(
         spec.name,
@@ -104,9 +109,9 @@ def train(
     )
     versions = devices.versions(spec.engine)
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
-    path = Path(out) if out is not None else _free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
+    path = Path(out) if out is not None else free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, spec.spaces, width, versions)
-    return _carry_on(path, manifest, spec, limits, checkpoint_seconds, on_progress, on_start, on_curves)
+    return _carry_on(path, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, on_start, on_curves)
 
 
 def resume(
@@ -130,20 +135,24 @@ def resume(
         on_progress: called after every segment.
         on_curves: as for `train`.
     """
-    _check_seconds(checkpoint_seconds)
+    check_seconds(checkpoint_seconds)
     limits = WorkerLimits(workers, step_seconds).checked()
     folder = Path(path)
     manifest = store.read_manifest(folder)
-    spec = environment_of(manifest.experiment, manifest.spaces, environment, step_seconds)
+    experiment = manifest.experiment
+    if not isinstance(experiment, Experiment):
+        raise InputError("run", str(path), "a run that counts episodes; resume_atari continues those on Atari games")
+    spec = environment_of(experiment, manifest.spaces, environment, step_seconds)
     changed = devices.changes(manifest.versions, spec.engine)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
-    return _carry_on(folder, manifest, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
+    return _carry_on(folder, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
 
 
 def _carry_on(
     path: Path,
     manifest: store.Manifest,
+    experiment: Experiment,
     environment: EnvironmentSpec,
     limits: WorkerLimits,
     checkpoint_seconds: float,
@@ -151,16 +160,51 @@ def _carry_on(
     on_start: OnStart | None = None,
     on_curves: OnCurves | None = None,
 ) -> Run:
-    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     words = resume_words(environment)
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
+
+    def begin(saved: store.Arrays | None) -> Study:
+        return make_study(experiment, manifest.width, environment, saved, limits)
+
+    def show(study: Study, progress: Progress) -> None:
+        if on_progress:
+            on_progress(progress)
+        if on_curves:
+            on_curves(study.curves.returns, study.curves.lengths)
+
+    started = functools.partial(on_start, path, environment) if on_start else None
+    return Run(path, manifest, carry_on(path, manifest, begin, show, command, checkpoint_seconds, started))
+
+
+def carry_on(
+    path: Path,
+    manifest: store.Manifest,
+    begin: Callable[[store.Arrays | None], AnyStudy],
+    show: Callable[[AnyStudy, Progress], None],
+    command: str,
+    checkpoint_seconds: float,
+    on_start: Callable[[], None] | None = None,
+    is_due: Callable[[AnyStudy], bool] = lambda _: False,
+) -> store.Checkpoint:
+    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way.
+
+    Args:
+        path: the run folder.
+        manifest: its manifest.
+        begin: makes the study from the arrays of a checkpoint, or from nothing.
+        show: called after every segment.
+        command: what continues the run, to be said if it is interrupted.
+        checkpoint_seconds: between checkpoints.
+        on_start: called once, when nobody else can write to the folder any more.
+        is_due: whether a checkpoint should be written after a segment, whatever the time.
+    """
+    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     advice = f"continue with: {command}"
-    study: Study | None = None
     with memory_faults("run"), store.sole_writer(path), signals.listening() as listener:
         if on_start:
-            on_start(path, environment)
+            on_start()
         saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        study = worker.submit(make_study, manifest, environment, saved_arrays, limits).result()
+        study = worker.submit(begin, saved_arrays).result()
         del saved_arrays  # the study has its own
         saved = time.monotonic()
         unsaved = False
@@ -173,17 +217,15 @@ def _carry_on(
                 except EnvironmentFault as fault:
                     _save(path, manifest, study)
                     raise fault.with_advice(f"whole episodes are kept; {advice}") from None
-                if on_progress:
-                    on_progress(progress)
-                if on_curves:
-                    on_curves(study.curves.returns, study.curves.lengths)
+                show(study, progress)
                 unsaved = True
-                if study.finished or listener.received is not None or time.monotonic() - saved >= checkpoint_seconds:
+                due = study.finished or is_due(study) or time.monotonic() - saved >= checkpoint_seconds
+                if due or listener.received is not None:
                     _save(path, manifest, study)
                     saved, unsaved = time.monotonic(), False
                 if listener.received is not None:
                     raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-            return Run(path, manifest, store.Checkpoint(study.arrays(), warned))
+            return store.Checkpoint(study.arrays(), warned)
         finally:
             study.close()
             worker.shutdown(wait=False)
@@ -191,7 +233,7 @@ def _carry_on(
 
 def next_segment(
     worker: concurrent.futures.ThreadPoolExecutor,
-    study: Study,
+    study: Advancing,
     listener: signals.Listener,
     patience: float,
     advice: str,
@@ -210,13 +252,14 @@ def next_segment(
     return segment.result()
 
 
-def _save(path: Path, manifest: store.Manifest, study: Study) -> None:
+def _save(path: Path, manifest: store.Manifest, study: Advancing) -> None:
     """Write a checkpoint. A function, so that the arrays do not outlive it: the engine reuses their memory."""
     arrays = study.arrays()  # first: with it, what was still being learned begins to count
-    store.write_checkpoint(path, manifest, study.episodes_done, arrays)
+    store.write_checkpoint(path, manifest, study.position, arrays)
 
 
-def _check_seconds(checkpoint_seconds: float) -> None:
+def check_seconds(checkpoint_seconds: float) -> None:
+    """Raise an InputError unless it is a time."""
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
 
@@ -232,7 +275,8 @@ def memory_faults(what: str) -> Iterator[None]:
         raise
 
 
-def _free_folder(name: str) -> Path:
+def free_folder(name: str) -> Path:
+    """A folder for a new run, below the usual one."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path(store.RUNS) / f"{name}-{stamp}"
     candidates = [base, *(base.with_name(f"{base.name}-{i}") for i in range(2, 100))]

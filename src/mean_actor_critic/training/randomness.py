@@ -40,3 +40,18 @@ def evaluation_keys(seed: Int[Array, ""], trial: Int[Array, ""], episode: Int[Ar
 def action_draws(keys: EpisodeKeys, steps: int) -> Float[Array, " time"]:
     """The uniform draws in [0, 1) that pick an episode's actions."""
     return jax.random.uniform(keys.actions, (steps,))
+
+
+def step_draws(
+    seed: Int[Array, ""], trial: Int[Array, ""], step: Int[Array, ""], environments: int
+) -> Float[Array, " environments"]:
+    """The uniform draws that pick the actions of a step of training in all of a trial's environments."""
+    return jax.random.uniform(jax.random.fold_in(_trial_key(seed, trial), step), (environments,))
+
+
+def evaluation_draws(
+    seed: Int[Array, ""], trial: Int[Array, ""], evaluation: Int[Array, ""], step: Int[Array, ""], environments: int
+) -> Float[Array, " environments"]:
+    """The same for a step of an evaluation, which is never one of training."""
+    key = jax.random.fold_in(jax.random.fold_in(_trial_key(seed, trial), _EVALUATION), evaluation)
+    return jax.random.uniform(jax.random.fold_in(key, step), (environments,))

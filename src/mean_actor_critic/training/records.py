@@ -61,22 +61,17 @@ def starting_point(
 
 def checkpoint_arrays(state: LearnerState, curves: Curves) -> Arrays:
     """Everything that a checkpoint holds, from states [trials] on the host."""
-    return {**curves._asdict(), **_named_leaves(state)}
+    return {**curves._asdict(), **named_leaves(state)}
 
 
-def _named_leaves(state: LearnerState) -> Arrays:
+def named_leaves(state: Any, prefix: str = STATE) -> Arrays:
+    """The arrays of a pytree, by their places in it."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {STATE + jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+    return {prefix + jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
-def _state_from_arrays(template: LearnerState, shape: tuple[int, int], arrays: Arrays) -> LearnerState:
-    """The states in the arrays of a checkpoint, which must be exactly those that `checkpoint_arrays` gives."""
-    states = _named_leaves(template)
-    expected: dict[str, Any] = {
-        **states,
-        "returns": jax.ShapeDtypeStruct(shape, np.float32),
-        "lengths": jax.ShapeDtypeStruct(shape, np.int32),
-    }
+def require_arrays(arrays: Arrays, expected: dict[str, Any]) -> None:
+    """Raise a DamagedFileError unless `arrays` are exactly those `expected`, by shape and type."""
     foreign = set(arrays) - set(expected)
     if foreign:
         raise DamagedFileError(f"checkpoint: holds something that no run writes: {min(foreign)}")
@@ -84,4 +79,15 @@ def _state_from_arrays(template: LearnerState, shape: tuple[int, int], arrays: A
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise DamagedFileError(f"checkpoint: {name} is missing or does not fit the manifest")
+
+
+def _state_from_arrays(template: LearnerState, shape: tuple[int, int], arrays: Arrays) -> LearnerState:
+    """The states in the arrays of a checkpoint, which must be exactly those that `checkpoint_arrays` gives."""
+    states = named_leaves(template)
+    expected: dict[str, Any] = {
+        **states,
+        "returns": jax.ShapeDtypeStruct(shape, np.float32),
+        "lengths": jax.ShapeDtypeStruct(shape, np.int32),
+    }
+    require_arrays(arrays, expected)
     return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in states])

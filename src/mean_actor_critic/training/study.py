@@ -4,27 +4,25 @@ from typing import Protocol
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.fleet import WorkerLimits
-from mean_actor_critic.experiment import Setup
+from mean_actor_critic.experiment import Experiment, Setup
 from mean_actor_critic.progress import Progress
-from mean_actor_critic.store import Arrays, Manifest
+from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import compiled, hosted
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
 from mean_actor_critic.training.records import Curves
 
 
-class Study(Protocol):
-    """What the training loop needs of an engine."""
-
-    curves: Curves
+class Advancing(Protocol):
+    """What the training loop needs of any study."""
 
     @property
     def finished(self) -> bool:
-        """Whether every trial has played all its episodes."""
+        """Whether every trial has done all that it should."""
 
     @property
-    def episodes_done(self) -> int:
-        """Episodes played so far, over all trials."""
+    def position(self) -> int:
+        """How far it is, over all trials: what its checkpoints are numbered by."""
 
     def advance(self) -> Progress:
         """Play and learn for about half a second."""
@@ -36,6 +34,12 @@ class Study(Protocol):
         """End whatever processes there are."""
 
 
+class Study(Advancing, Protocol):
+    """A study of episodes, by whichever engine."""
+
+    curves: Curves
+
+
 def choose_width(setup: Setup, trials: int, engine: str) -> int:
     """Trials that one compiled call works on (on each device, where there are several)."""
     if engine == "hosted":
@@ -44,10 +48,9 @@ def choose_width(setup: Setup, trials: int, engine: str) -> int:
 
 
 def make_study(
-    manifest: Manifest, environment: EnvironmentSpec, saved: Arrays | None, limits: WorkerLimits
+    experiment: Experiment, width: int, environment: EnvironmentSpec, saved: Arrays | None, limits: WorkerLimits
 ) -> CompiledStudy | HostedStudy:
     """The study of a run, at its beginning or where the arrays of a checkpoint left off."""
-    experiment, width = manifest.experiment, manifest.width
     if experiment.engine == "hosted":
         return HostedStudy(experiment, environment, width, saved, limits)
     return CompiledStudy(experiment, environment, width, saved)

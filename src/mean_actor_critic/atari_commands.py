@@ -1,0 +1,257 @@
+"""What the commands of `mac` do with Atari games. Imports JAX only when something is about to be trained."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mean_actor_critic.atari_experiment import (
+    ATARI_ALGORITHMS,
+    ATARI_SETTINGS,
+    ENGINE,
+    GAME,
+    PROTOCOLS,
+    AnyExperiment,
+    AtariExperiment,
+    AtariSetup,
+)
+from mean_actor_critic.atari_run import AtariRun, load_run
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import parse_settings, unknown_name
+from mean_actor_critic.progress import progress_display
+from mean_actor_critic.store import RUNS
+from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS
+
+if TYPE_CHECKING:
+    from mean_actor_critic.environments.atari import Game
+
+STUDY = "atari"  # what `mac reproduce` calls it
+PAPERS = ("advantage_actor_critic", "mac")  # what Table 2 compares
+EVALUATED_GAMES = 16  # by `mac evaluate`, unless said otherwise: one batch, because games can be long
+
+
+# --- mac train, mac resume -------------------------------------------------------------------------------------------
+
+
+def add_train_options(parser: argparse.ArgumentParser) -> None:
+    """What only games take."""
+    games = parser.add_argument_group("Atari games (ALE/Pong-v5 and so on)")
+    games.add_argument(
+        "--steps", type=int, help=f"agent steps of each trial, not frames (default: the paper's {ATARI_STEPS:_})"
+    )
+    games.add_argument(
+        "--protocol", choices=list(PROTOCOLS),
+        help="paper, or machado: sticky actions 0.25 and whole games in training (default: paper)",
+    )  # fmt: skip
+
+
+def settings_help() -> str:
+    """The settings of games, for `mac train --help`."""
+    lines = ["settings on Atari games (the defaults are the paper's):"]
+    for name, setting in ATARI_SETTINGS.items():
+        lines.append(f"  {name}={str(setting.default).lower()}\n      {setting.limits.help}: {setting.limits.allowed}")
+    lines.append("\nalgorithms on Atari games:")
+    lines += [f"  {name:23s} {algorithm.title}: {algorithm.help}" for name, algorithm in ATARI_ALGORITHMS.items()]
+    return "\n".join(lines)
+
+
+def is_name_of_game(environment: str) -> bool:
+    """Whether an environment's name is that of a game, there or not."""
+    return environment.startswith(GAME)
+
+
+def check(environment: str) -> str:
+    """`mac check` of a game: what it shows and takes with the paper's settings.
+
+    Raises:
+        MacError: it cannot be played here.
+    """
+    from mean_actor_critic.environments.atari import find_game
+
+    spaces = find_game(AtariSetup(environment)).spaces
+    shape = " × ".join(map(str, spaces.observation.shape or ()))
+    return f"{environment}: can be trained; {spaces.actions} actions, screens of {shape} grey pixels"
+
+
+def is_game(options: argparse.Namespace) -> bool:
+    """Whether `mac train` is about a game; an InputError if it is not, but was asked for what only games have."""
+    if is_name_of_game(options.environment) and options.engine in ("auto", ENGINE):
+        return True
+    for name in ("steps", "protocol"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}", getattr(options, name), "an Atari game, ALE/…-v5, before it")
+    return False
+
+
+def is_on_game(experiment: AnyExperiment) -> bool:
+    """Whether an experiment is on an Atari game."""
+    return isinstance(experiment, AtariExperiment)
+
+
+def train(options: argparse.Namespace) -> AtariRun:
+    """`mac train` on a game."""
+    refused = {
+        "--episodes": (options.episodes, "--steps, which Atari runs are measured in"),
+        "--env-kwargs": (options.env_kwargs or None, "--set: everything about the emulators is a setting"),
+        "--max-episode-steps": (options.max_episode_steps, "--set max_episode_frames=…"),
+        "--tensorboard": (options.tensorboard or None, "environments that are not Atari games"),
+    }
+    for name, (value, allowed) in refused.items():
+        if value is not None:
+            raise InputError(name, value, allowed)
+    settings = parse_settings(options.set, ATARI_SETTINGS)
+    from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, train_atari
+
+    def started(path: Path, game: "Game") -> None:
+        if not options.quiet:
+            print(f"{game.name}: steps are agent steps, not frames; run folder: {path}", file=sys.stderr)
+
+    with progress_display(options.quiet) as watch:
+        return train_atari(
+            options.environment,
+            options.algorithm,
+            trials=options.trials,
+            steps=ATARI_STEPS if options.steps is None else options.steps,
+            seed=options.seed,
+            first_trial=options.first_trial,
+            protocol=options.protocol or "paper",
+            threads=options.workers,
+            out=options.out,
+            checkpoint_seconds=_seconds(options, CHECKPOINT_SECONDS),
+            on_progress=watch(f"{options.environment} {options.algorithm}"),
+            on_start=started,
+            **settings,
+        )
+
+
+def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
+    """`mac resume` of a run on a game."""
+    if run.finished:
+        if not options.quiet:
+            print(f"{options.path}: already finished", file=sys.stderr)
+        return run
+    from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, resume_atari
+
+    with progress_display(options.quiet) as watch:
+        seconds = _seconds(options, CHECKPOINT_SECONDS)
+        return resume_atari(
+            options.path, threads=options.workers, checkpoint_seconds=seconds, on_progress=watch(str(options.path))
+        )
+
+
+def _seconds(options: argparse.Namespace, usual: float) -> float:
+    return usual if options.checkpoint_seconds is None else options.checkpoint_seconds
+
+
+# --- mac reproduce atari, mac report ---------------------------------------------------------------------------------
+
+
+def add_reproduce_options(parser: argparse.ArgumentParser) -> None:
+    """What only the Atari study takes."""
+    games = parser.add_argument_group("atari")
+    games.add_argument(
+        "--game", "--games", metavar="NAME", nargs="+", dest="games",
+        help=f"{', '.join(ATARI)}, or all (default: all)",
+    )  # fmt: skip
+    games.add_argument("--steps", type=int, help=f"agent steps of each trial, not frames (default: {ATARI_STEPS:_})")
+    games.add_argument(
+        "--algorithm", metavar="NAME", nargs="+", choices=list(ATARI_ALGORITHMS), dest="algorithms",
+        help=f"of {', '.join(ATARI_ALGORITHMS)} (default: {' '.join(PAPERS)})",
+    )  # fmt: skip
+    games.add_argument("--protocol", choices=list(PROTOCOLS), help="(default: paper)")
+    games.add_argument(
+        "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings as in mac train"
+    )
+
+
+def require_no_game_options(options: argparse.Namespace) -> None:
+    """Raise an InputError if another study is asked for what only games have."""
+    for name in ("games", "steps", "algorithms", "protocol"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}", getattr(options, name), f"mac reproduce {STUDY}")
+    if options.set:
+        raise InputError("--set", " ".join(options.set), f"mac reproduce {STUDY}")
+
+
+class Reproduced(NamedTuple):
+    """What `mac reproduce atari` has to show."""
+
+    runs: list[AtariRun]
+    files: list[Path]
+
+
+def reproduce(options: argparse.Namespace) -> Reproduced:
+    """The study, its table and curves written anew whenever a run has finished."""
+    from mean_actor_critic.reports import atari as report
+    from mean_actor_critic.reports.plots import require_matplotlib
+
+    for name in ("quick", "full", "episodes"):
+        if getattr(options, name):
+            raise InputError(f"--{name}", getattr(options, name), "--steps and --trials, with Atari games")
+    require_matplotlib()
+    named = options.games or ["all"]
+    names = list(ATARI) if named == ["all"] else named
+    for name in names:
+        if name not in ATARI:
+            raise unknown_name("--game", name, [*ATARI, "all"])
+    settings = parse_settings(options.set, ATARI_SETTINGS)
+    trials = ATARI_TRIALS if options.trials is None else options.trials
+    steps = ATARI_STEPS if options.steps is None else options.steps
+    kind = "" if options.protocol in (None, "paper") else f"-{options.protocol}"
+    folder = Path(options.out or f"{RUNS}/{STUDY}{kind}-{trials}x{steps}-seed{options.seed}")
+    from mean_actor_critic.studies.atari import reproduce as study
+
+    files: list[Path] = []
+    with progress_display(options.quiet) as watch:
+        games = {name: ATARI[name] for name in names}
+        algorithms = options.algorithms or PAPERS
+        for run, reused in study(
+            games, algorithms, folder, trials, steps, options.seed, watch, options.protocol or "paper", None, settings
+        ):
+            files = report.write(_runs_in(folder), folder / "report")
+            if not options.quiet:
+                state = "already finished, taken as it is" if reused else "finished"
+                print(f"{run.path}: {state}", file=sys.stderr)
+    return Reproduced(_runs_in(folder), files)
+
+
+def _runs_in(folder: Path) -> list[AtariRun]:
+    """All runs of a study's folder, those of other games and unfinished ones too."""
+    return [AtariRun.load(file.parent) for file in sorted(folder.glob("*/*/manifest.json"))]
+
+
+def runs_to_report(paths: Sequence[str]) -> list[AtariRun]:
+    """The runs on games in some folders, for `mac report`; none if there are none.
+
+    Raises:
+        InputError: there are runs of both kinds.
+    """
+    found: dict[Path, AtariRun] = {}
+    others: list[Path] = []
+    for path in map(Path, paths):
+        for file in [
+            path / "manifest.json",
+            *sorted(path.glob("*/manifest.json")),
+            *sorted(path.glob("*/*/manifest.json")),
+        ]:
+            if not file.is_file():
+                continue
+            run = load_run(file.parent)
+            if isinstance(run, AtariRun):
+                found[file.parent.resolve()] = run
+            else:
+                others.append(file.parent)
+    if found and others:
+        raise InputError("RUN", str(others[0]), "runs on Atari games, or runs that count episodes, but not both")
+    return list(found.values())
+
+
+def report(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
+    """`mac report` on games."""
+    from mean_actor_critic.reports import atari as pages
+    from mean_actor_critic.reports.plots import require_matplotlib
+
+    require_matplotlib()
+    pages.require_reportable(runs)
+    return pages.write(runs, folder)

@@ -1,0 +1,210 @@
+"""The paper's Atari learner: one network, one combined loss, one RMSProp step after every short rollout.
+
+Acting and learning share their forward pass: while weights stand still it is the same computation, so acting hands its
+activations on and learning goes backward from them.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from mean_actor_critic.atari_experiment import AtariHyper, AtariSetup
+from mean_actor_critic.critic_targets import n_step
+from mean_actor_critic.estimators import ESTIMATORS, policy_loss
+from mean_actor_critic.kernels import log_softmax
+from mean_actor_critic.networks import (
+    BRIGHTEST,
+    CONVOLUTIONS,
+    Activations,
+    Convolve,
+    GameNetwork,
+    Layer,
+    game_layer_shapes,
+    initial_game_network,
+    screens,
+    softmax,
+    sum_over_actions,
+)
+from mean_actor_critic.types import Evidence
+
+jax.tree_util.register_dataclass(AtariHyper)
+
+
+class GameLearnerState(NamedTuple):
+    """Everything that a learner carries from one update to the next."""
+
+    network: GameNetwork
+    mean_square: GameNetwork  # RMSProp's running mean of squared gradients
+    update: Int[Array, ""]  # updates so far
+    diverged_at: Int[Array, ""]  # the update (from 1) whose gradient was not finite; 0: none
+
+
+class Rollout(NamedTuple):
+    """What some steps of every environment brought."""
+
+    action: Int[Array, "time environment"]
+    reward: Float[Array, "time environment"]  # raw
+    over: Bool[Array, "time environment"]  # the episode ended with this step
+    value_beyond: Float[Array, "time environment"]  # of what an ended episode was cut off from; 0 if it was terminal
+    valid: Bool[Array, "time environment"]  # the action was the agent's
+
+
+def initial_state(setup: AtariSetup, actions: int, key: Array) -> GameLearnerState:
+    """A learner before its first update."""
+    shapes = game_layer_shapes(setup.stack, setup.screen_size, actions, 1 if setup.has_state_values else actions)
+    network = initial_game_network(key, shapes)
+    # 1, not 0: as in TensorFlow, where the first steps are small ones
+    return GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+
+
+def state_values(setup: AtariSetup, outputs: Activations) -> Float[Array, " n"]:
+    """V(s): the critic's own, or its action values averaged as the policy acts."""
+    if setup.has_state_values:
+        return outputs.values[:, 0]
+    return sum_over_actions(softmax(outputs.logits) * outputs.values)
+
+
+def combined_loss(
+    setup: AtariSetup,
+    hyper: AtariHyper,
+    logits: Float[Array, "n action"],
+    values: Float[Array, "n value"],
+    action: Int[Array, " n"],
+    returns: Float[Array, " n"],
+    state_weight: Float[Array, " n"],
+) -> Float[Array, ""]:
+    """The paper's loss: policy, entropy and critic, each a mean over states, `state_weight` saying what counts."""
+    log_policy = log_softmax(logits)
+    policy = jnp.exp(log_policy)
+    if setup.has_state_values:
+        chosen, q = values[:, 0], jnp.zeros_like(logits)
+    else:
+        chosen, q = sum_over_actions(values * jax.nn.one_hot(action, values.shape[-1])), values
+    evidence = Evidence(policy, q, returns, chosen if setup.has_state_values else jnp.float32(0), action)
+    policy_term = policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), state_weight)
+    entropy = -jnp.sum(state_weight * sum_over_actions(policy * log_policy))
+    value_term = jnp.sum(state_weight * 0.5 * (chosen - returns) ** 2)
+    return hyper.policy_weight * policy_term - hyper.entropy_weight * entropy + hyper.value_weight * value_term
+
+
+def update(
+    setup: AtariSetup,
+    convolution: Convolve,
+    hyper: AtariHyper,
+    state: GameLearnerState,
+    rollout: Rollout,
+    acted: Sequence[Activations],
+    last_value: Float[Array, " environment"],
+    updates: Int[Array, ""],
+) -> GameLearnerState:
+    """Learn from one rollout. A state that would become non-finite stays as it is from then on.
+
+    Args:
+        setup: of the trial.
+        convolution: the way to convolve that made `acted`.
+        hyper: of the trial.
+        state: before.
+        rollout: what was done and what came of it.
+        acted: the forward pass that decided each of its steps, with the weights of `state`.
+        last_value: of the states after the rollout, with these weights too.
+        updates: of the whole trial, for the learning rate's schedule.
+    """
+    reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
+    returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
+    state_weight = (rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)).ravel()
+    logits = jnp.concatenate([step.logits for step in acted])
+    values = jnp.concatenate([step.values for step in acted])
+
+    def loss(logits: Array, values: Array) -> Array:
+        return combined_loss(setup, hyper, logits, values, rollout.action.ravel(), returns.ravel(), state_weight)
+
+    logits_gradient, values_gradient = jax.grad(loss, argnums=(0, 1))(logits, values)
+    gradient = backward(state.network, acted, logits_gradient, values_gradient, convolution)
+    return descend(setup, hyper, state, gradient, updates)
+
+
+def backward(
+    network: GameNetwork,
+    acted: Sequence[Activations],
+    logits_gradient: Float[Array, "n action"],
+    values_gradient: Float[Array, "n value"],
+    convolution: Convolve,
+) -> GameNetwork:
+    """The gradient of the weights, from that of the outputs of some forward passes, one after the other."""
+    features = jnp.concatenate([step.features for step in acted])
+    flat = jnp.concatenate([step.maps[-1].reshape(len(step.features), -1) for step in acted])
+    policy_weight, critic_weight = network.policy.weight, network.critic.weight
+    features_gradient = logits_gradient @ policy_weight.T + values_gradient @ critic_weight.T
+    features_gradient = jnp.where(features > 0, features_gradient, 0)
+    flat_gradient = features_gradient @ network.features.weight.T
+
+    # a step at a time: the maps of one fit into the cache
+    shape = acted[0].maps[-1].shape
+    of_steps = [
+        _convolutions_backward(network, step, gradient.reshape(shape), convolution)
+        for step, gradient in zip(acted, jnp.split(flat_gradient, len(acted)), strict=True)
+    ]
+
+    def dense(x: Array, gradient: Array) -> Layer:
+        return Layer(x.T @ gradient, jnp.sum(gradient, axis=0))
+
+    return GameNetwork(
+        jax.tree.map(lambda *parts: _sum(parts), *of_steps),
+        dense(flat, features_gradient),
+        dense(features, logits_gradient),
+        dense(features, values_gradient),
+    )
+
+
+def _sum(parts: Sequence[Array]) -> Array:
+    return functools.reduce(operator.add, parts)
+
+
+def _convolutions_backward(
+    network: GameNetwork, outputs: Activations, gradient: Array, convolution: Convolve
+) -> tuple[Layer, ...]:
+    inputs = (screens(outputs.observation), *outputs.maps[:-1])
+    layers: list[Layer] = []
+    for place in reversed(range(len(CONVOLUTIONS))):
+        x, weight, stride = inputs[place], network.convolutions[place].weight, CONVOLUTIONS[place][1]
+        gradient = jnp.where(outputs.maps[place] > 0, gradient, 0)
+        scale = 1 / BRIGHTEST if place == 0 else 1.0
+        # only the pullbacks are used: XLA leaves out the convolutions themselves
+        _, of_weight = jax.vjp(lambda w, x=x, s=stride: convolution(x, w, s), weight)
+        layers.append(Layer(of_weight(gradient)[0] * scale, jnp.sum(gradient, axis=(0, 1, 2))))
+        if place > 0:
+            _, of_input = jax.vjp(lambda x, w=weight, s=stride: convolution(x, w, s), x)
+            gradient = of_input(gradient)[0]
+    return tuple(reversed(layers))
+
+
+def descend(
+    setup: AtariSetup, hyper: AtariHyper, state: GameLearnerState, gradient: GameNetwork, updates: Int[Array, ""]
+) -> GameLearnerState:
+    """One step of TensorFlow's RMSProp on a gradient of bounded length."""
+    rms: Any = optax.scale_by_rms(decay=hyper.rms_decay, eps=hyper.rms_epsilon, initial_scale=1.0, eps_in_sqrt=True)
+    norm = jnp.sqrt(_sum([jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
+    healthy = (state.diverged_at == 0) & jnp.isfinite(norm)  # which it is only if all of the gradient is
+    shortened = jax.tree.map(
+        lambda leaf: leaf * (hyper.gradient_norm / jnp.maximum(norm, hyper.gradient_norm)), gradient
+    )
+    direction, after = rms.update(shortened, optax.ScaleByRmsState(state.mean_square))
+    left = 1 - state.update / updates if setup.schedule == "linear" else 1.0
+    step = hyper.learning_rate * left
+
+    def keep(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(healthy, a, b), new, old)
+
+    number = state.update + 1
+    return GameLearnerState(
+        keep(jax.tree.map(lambda weight, by: weight - step * by, state.network, direction), state.network),
+        keep(after.nu, state.mean_square),
+        number,
+        jnp.where((state.diverged_at == 0) & ~healthy, number, state.diverged_at),
+    )

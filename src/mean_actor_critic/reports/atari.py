@@ -1,0 +1,253 @@
+"""What runs on Atari games came to: the paper's Table 2 with ours beside it, and curves by agent steps.
+
+The unit is a trial: where there are several, intervals are over trials; where there is one, over its games, and the
+table says so.
+"""
+
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS
+from mean_actor_critic.atari_run import AtariRun
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.reports.files import latex_table, make_folder
+from mean_actor_critic.reports.plots import COLOURS, figure_of
+from mean_actor_critic.reports.statistics import Summary, summarise
+from mean_actor_critic.reports.tables import Sheet, plain_table, summary_cells, terminal_table, write_csv
+from mean_actor_critic.store import write_whole
+from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS, Game
+
+_LINE = "#444444"
+
+
+class Score(NamedTuple):
+    """What a run came to at an evaluation."""
+
+    summary: Summary
+    unit: str  # what the summary is over: "trials" or "games"
+    games: int  # of all trials
+    unfinished: int  # of these, cut off by the evaluation's steps
+    steps: int  # agent steps of a trial
+
+
+def score_at(run: AtariRun, evaluation: int) -> Score:
+    """What all of a run's trials came to at an evaluation, counted from 0."""
+    scores = run.curves.scores[:, evaluation]
+    several = len(scores) > 1
+    values = run.means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]
+    return Score(
+        summarise(values),
+        "trials" if several else "games",
+        int(np.isfinite(scores).sum()),
+        int(run.curves.unfinished[:, evaluation].sum()),
+        run.experiment.steps_of_evaluation(evaluation),
+    )
+
+
+def last_score(run: AtariRun) -> Score | None:
+    """What all of a run's trials came to at the last evaluation that they have all had; None before the first."""
+    evaluated = int(run.curves.evaluated.min())
+    return score_at(run, evaluated - 1) if evaluated else None
+
+
+def in_millions(steps: int) -> str:
+    """Agent steps for people."""
+    return f"{steps / 1e6:.3g}M" if steps >= 10**5 else str(steps)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def run_table(run: AtariRun) -> Table:
+    """What came out of one run."""
+    experiment = run.experiment
+    setup = experiment.setup
+    last = last_score(run)
+    title = f"{setup.environment}, {ATARI_ALGORITHMS[setup.algorithm].title}, seed {experiment.seed}"
+    unit = last.unit if last else "trials"
+    table = plain_table(
+        f"{title}; steps are agent steps of a trial, {setup.frame_skip} frames each",
+        ["Mean score of", "step", "mean", f"SD over {unit}", "95 % interval", unit, "games"],
+    )
+    if last is None:
+        return table
+    places = {"the last evaluation": int(run.curves.evaluated.min()) - 1}
+    means = run.means[:, : places["the last evaluation"] + 1].mean(axis=0)
+    places["the best evaluation (chosen by its score)"] = int(means.argmax())
+    for name, place in places.items():
+        score = score_at(run, place)
+        table.add_row(name, in_millions(score.steps), *summary_cells(score.summary), str(score.games))
+    return table
+
+
+def table_2(runs: Sequence[AtariRun]) -> Sheet:
+    """The paper's Table 2 and what came of each run so far beside it."""
+    rows = []
+    for game, run in _by_game(runs):
+        algorithm = run.experiment.setup.algorithm
+        last = last_score(run)
+        paper = game.scores.get(algorithm) if game else None
+        cells = summary_cells(last.summary) if last else ["–"] * 4
+        rows.append(
+            [
+                game.title if game else run.experiment.setup.environment,
+                ATARI_ALGORITHMS[algorithm].title,
+                f"{in_millions(last.steps)}/{in_millions(run.experiment.steps)}" if last else "0",
+                cells[0],
+                cells[2],
+                f"{cells[3]} {last.unit}" if last else "–",
+                "–" if paper is None else f"{paper}",
+                *([f"{game.random}", f"{game.trpo}", f"{game.evolution}"] if game else ["–"] * 3),
+            ]
+        )
+    paper_words = f"paper ({in_millions(ATARI_STEPS)}, {ATARI_TRIALS} trials)"
+    columns = ["Game", "Algorithm", "steps", "score", "95 % interval", "n", paper_words, "random", "TRPO", "ES"]
+    return Sheet("Atari: last evaluation, raw scores of whole games; steps are agent steps", columns, rows, left=2)
+
+
+def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun]]:
+    """In the paper's order of games and algorithms."""
+    games = {game.environment: game for game in ATARI.values()}
+    order = [*games]
+
+    def place(run: AtariRun) -> tuple[int, str, int]:
+        setup = run.experiment.setup
+        first = order.index(setup.environment) if setup.environment in order else len(order)
+        return first, setup.environment, list(ATARI_ALGORITHMS).index(setup.algorithm)
+
+    return [(games.get(run.experiment.setup.environment), run) for run in sorted(runs, key=place)]
+
+
+def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
+    """Every evaluation of every trial with all digits, for a file."""
+    rows: list[list[Any]] = [
+        ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
+         "unfinished", "training_score", "training_games"]
+    ]  # fmt: skip
+    for _, run in _by_game(runs):
+        experiment, curves = run.experiment, run.curves
+        setup = experiment.setup
+        for place, trial in enumerate(experiment.trial_numbers()):
+            for evaluation in range(int(curves.evaluated[place])):
+                scores = curves.scores[place, evaluation]
+                scores = scores[np.isfinite(scores)]
+                steps = experiment.steps_of_evaluation(evaluation)
+                sd = f"{scores.std(ddof=1):.3f}" if len(scores) > 1 else ""
+                training = curves.training_score[place, evaluation]
+                rows.append(
+                    [
+                        *(setup.environment, setup.algorithm, experiment.seed, int(trial)),
+                        *(steps, steps * setup.frame_skip, f"{scores.mean():.3f}", sd, len(scores)),
+                        int(curves.unfinished[place, evaluation]),
+                        f"{training:.3f}" if np.isfinite(training) else "",
+                        int(curves.training_games[place, evaluation]),
+                    ]
+                )
+    return rows
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
+    """Evaluation scores by agent steps, a panel for each game, a line for each algorithm; PNG or SVG.
+
+    Bands are 95 % intervals over trials, or over games where there is one trial.
+    """
+    by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
+    for game, run in _by_game(runs):
+        if run.curves.evaluated.min():
+            by_game.setdefault(run.experiment.setup.environment, []).append((game, run))
+    columns = min(3, len(by_game))
+    rows = -(-len(by_game) // columns)
+    with figure_of(files, (1.0 + 4.2 * columns, 0.6 + 3.2 * rows)) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in panels[len(by_game) :]:
+            axes.set_visible(False)
+        for axes, (environment, of_game) in zip(panels, by_game.items(), strict=False):
+            for game, run in of_game:
+                algorithm = run.experiment.setup.algorithm
+                scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
+                steps = [score.steps / 1e6 for score in scores]
+                colour = COLOURS.get(algorithm, _LINE)
+                label = f"{ATARI_ALGORITHMS[algorithm].title}, n = {run.experiment.trials}"
+                axes.plot(steps, [score.summary.mean for score in scores], color=colour, label=label)
+                low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
+                axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+                if game and algorithm in game.scores:
+                    axes.axhline(game.scores[algorithm], color=colour, linewidth=0.8, linestyle=":")
+            title = of_game[0][0].title if of_game[0][0] else environment
+            axes.set(title=title, xlabel="million agent steps", ylabel="score")
+            axes.legend(frameon=False, fontsize=8)
+            axes.grid(alpha=0.25)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def require_reportable(runs: Sequence[AtariRun]) -> None:
+    """Raise an InputError if there is nothing to report, or a run has a seed of searches."""
+    for run in runs:
+        if run.experiment.seed in SEARCH_SEEDS:
+            raise InputError("RUN", str(run.path), f"runs with seeds below {SEARCH_SEEDS.start}")
+    if not any(run.curves.evaluated.min() for run in runs):
+        raise InputError("RUN", str(runs[0].path) if runs else "nothing", "a run whose trials were all evaluated once")
+
+
+def write(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
+    """Table 2 as CSV, LaTeX and a page, all evaluations as CSV, and the curves as PNG and SVG; returns the files."""
+    make_folder(folder)
+    sheet = table_2(runs)
+    files = {name: folder / name for name in ("table-2.csv", "table-2.tex", "curves.csv", "curves.png", "curves.svg",
+                                              "index.html")}  # fmt: skip
+    write_csv(files["table-2.csv"], [sheet.columns, *sheet.rows])
+    write_whole(files["table-2.tex"], latex_table(sheet).encode())
+    write_csv(files["curves.csv"], curve_rows(runs))
+    if any(run.curves.evaluated.min() for run in runs):
+        learning_curves(runs, files["curves.png"], files["curves.svg"])
+    else:
+        del files["curves.png"], files["curves.svg"]
+    picture = files["curves.svg"].read_text() if "curves.svg" in files else ""
+    write_whole(files["index.html"], _page(sheet, runs, picture).encode())
+    return list(files.values())
+
+
+def show(runs: Sequence[AtariRun]) -> Table:
+    """Table 2 for the terminal."""
+    return terminal_table(table_2(runs))
+
+
+def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
+    """One page without scripts: the table, the curves and what was run."""
+    text = io.StringIO()
+    text.write(_HEAD.format(title=html.escape(sheet.title)))
+    text.write("<table><tr>" + "".join(f"<th>{html.escape(column)}</th>" for column in sheet.columns) + "</tr>\n")
+    for row in sheet.rows:
+        text.write("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n")
+    text.write("</table>\n")
+    text.write(picture[picture.find("<svg") :] if picture else "")
+    text.write("<h2>What was run</h2>\n<ul>\n")
+    for _, run in _by_game(runs):
+        settings = ", ".join(f"{name}={value}" for name, value in run.experiment.settings().items())
+        states = ", ".join(run.status)
+        words = f"{run.path}: {run.experiment.trials} trials from seed {run.experiment.seed}; {states}; {settings}"
+        text.write(f"<li>{html.escape(words)}</li>\n")
+    text.write("</ul>\n</body></html>\n")
+    return text.getvalue()
+
+
+_HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}
+table{{border-collapse:collapse}}td,th{{padding:.2rem .8rem;border-bottom:1px solid #ccc;text-align:right}}
+td:nth-child(-n+2),th:nth-child(-n+2){{text-align:left}}svg{{max-width:100%;height:auto}}</style></head>
+<body><h1>{title}</h1>
+"""

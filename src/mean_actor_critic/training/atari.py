@@ -1,0 +1,286 @@
+"""The Atari engine: ALE's emulators in threads, the network in compiled programs, and one trial that joins them.
+
+The order is the paper's: act with the weights θ, let the emulators step, bootstrap with θ, update θ, act again. With
+`pipelined` the next actions are decided before the update instead, by the forward pass that also bootstraps, and the
+emulators step while the learner learns; the actions then come from weights one update old.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from mean_actor_critic.atari_experiment import AtariExperiment, AtariHyper, AtariSetup
+from mean_actor_critic.convolutions import fastest
+from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
+from mean_actor_critic.environments.seeds import emulator_seed
+from mean_actor_critic.learners import shared_trunk
+from mean_actor_critic.learners.shared_trunk import GameLearnerState, Rollout
+from mean_actor_critic.networks import Activations, GameNetwork, game_outputs, inverse_cdf, softmax
+from mean_actor_critic.training.randomness import evaluation_draws, step_draws, weights_key
+
+HostArray = np.ndarray[Any, Any]
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def initialiser(setup: AtariSetup, actions: int) -> Callable[..., GameLearnerState]:
+    """Compiled `(seed [], trial []) -> GameLearnerState`: a trial before its first step."""
+
+    def initial(seed: Array, trial: Array) -> GameLearnerState:
+        return shared_trunk.initial_state(setup, actions, weights_key(seed, trial))
+
+    return jax.jit(initial)
+
+
+@functools.cache
+def acting_program() -> Callable[..., tuple[Array, Activations]]:
+    """Compiled `(network, observation [n], seed, trial, step) -> action [n], activations`."""
+    convolution = fastest()
+
+    def act(
+        network: GameNetwork, observation: Array, seed: Array, trial: Array, step: Array
+    ) -> tuple[Array, Activations]:
+        outputs = game_outputs(network, observation, convolution)
+        draws = step_draws(seed, trial, step, observation.shape[0])
+        return inverse_cdf(softmax(outputs.logits), draws).astype(jnp.int32), outputs
+
+    return jax.jit(act)
+
+
+@functools.cache
+def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
+    """Compiled `(network, observation [n]) -> state values [n]`."""
+    convolution = fastest()
+    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, convolution)))
+
+
+@functools.cache
+def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
+    """Compiled `(hyper, state, rollout, acted, after, updates) -> GameLearnerState`.
+
+    `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
+    The state given is consumed, except with `pipelined`, where its network is still acting.
+    """
+    convolution = fastest()
+
+    def learn(
+        hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
+        after: Any, updates: Array,
+    ) -> GameLearnerState:  # fmt: skip
+        outputs = after if setup.pipelined else game_outputs(state.network, after, convolution)
+        last_value = shared_trunk.state_values(setup, outputs)
+        return shared_trunk.update(setup, convolution, hyper, state, rollout, acted, last_value, updates)
+
+    return jax.jit(learn, donate_argnums=() if setup.pipelined else 1)
+
+
+@functools.cache
+def playing_program(greedy: bool) -> Callable[..., Array]:
+    """Compiled `(network, observation [n], seed, trial, evaluation, step) -> action [n]`, for evaluations."""
+    convolution = fastest()
+
+    def play(
+        network: GameNetwork, observation: Array, seed: Array, trial: Array, evaluation: Array, step: Array
+    ) -> Array:
+        logits = game_outputs(network, observation, convolution).logits
+        draws = evaluation_draws(seed, trial, evaluation, step, observation.shape[0])
+        chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(softmax(logits), draws)
+        return chosen.astype(jnp.int32)
+
+    return jax.jit(play)
+
+
+# --- a trial ---------------------------------------------------------------------------------------------------------
+
+
+class Position(NamedTuple):
+    """Where a trial is between two rollouts: all that a checkpoint holds of it."""
+
+    state: GameLearnerState
+    acting: GameNetwork | None  # that decided the actions under way, where it is not the learner's
+    emulators: dict[str, HostArray]
+    screen: HostArray  # digest of the observation
+
+
+class Trial:
+    """One training: emulators, learner, and the actions under way between them."""
+
+    def __init__(
+        self, experiment: AtariExperiment, place: int, game: Game, threads: int = 0, saved: Position | None = None
+    ) -> None:
+        """Start at the beginning, or where a position left off.
+
+        Args:
+            experiment: what to run.
+            place: of the trial in it.
+            game: which it plays.
+            threads: that step the emulators; 0 for one a core.
+            saved: a position of this trial.
+
+        Raises:
+            DamagedFileError: the position's actions do not lead to its screen.
+        """
+        setup = self._setup = experiment.setup
+        number = int(experiment.trial_numbers()[place])
+        self._keys = (np.uint32(experiment.seed), np.int32(number))
+        self._hyper = experiment.hyper_of(place)
+        self._updates = np.int32(experiment.updates)
+        self._act = acting_program()
+        self._learn = learning_program(setup)
+        self._emulators = Emulators(
+            setup,
+            game.rom,
+            setup.environments,
+            functools.partial(emulator_seed, experiment.seed, number),
+            training=True,
+            threads=threads,
+        )
+        if saved is None:
+            self.state = initialiser(setup, game.spaces.actions)(*self._keys)
+            self._acting = self.state.network
+            observation = self._emulators.begin()
+        else:
+            self.state = jax.device_put(saved.state)
+            self._acting = self.state.network if saved.acting is None else jax.device_put(saved.acting)
+            observation = self._emulators.restore(saved.emulators, saved.screen)
+        self.updates = int(self.state.update)
+        self._turns: list[tuple[HostArray, Activations, Turn, HostArray]] = []
+        self._decide(observation)
+
+    def _decide(self, observation: HostArray) -> None:
+        """Choose actions and let the emulators take them."""
+        step = np.uint32(self.updates * self._setup.rollout_steps + len(self._turns))
+        self._observation = observation
+        action, self._outputs = self._act(self._acting, observation, *self._keys, step)
+        self._action = np.asarray(action)
+        self._emulators.send(self._action)
+
+    def turn(self) -> HostArray:
+        """One step of every environment, and an update if it was the last of a rollout; scores of games that ended."""
+        turn = self._emulators.receive()
+        beyond = np.zeros(self._setup.environments, np.float32)
+        if self._setup.time_limit == "bootstrap" and turn.truncated.any():
+            values = np.asarray(valuing_program(self._setup)(self._acting, turn.observation))
+            beyond = np.where(turn.truncated, values, 0)
+        self._turns.append((self._action, self._outputs, turn, beyond))
+        if len(self._turns) < self._setup.rollout_steps:
+            self._decide(turn.next_observation)
+        else:
+            self._update(turn)
+        return turn.score[~np.isnan(turn.score)]
+
+    def _update(self, turn: Turn) -> None:
+        actions, outputs, turns, beyond = zip(*self._turns, strict=True)
+        steps: Any = {  # [time, environments], on the host
+            "action": np.stack(actions),
+            "reward": np.stack([turn.reward for turn in turns]),
+            "over": np.stack([turn.terminated | turn.truncated for turn in turns]),
+            "value_beyond": np.stack(beyond),
+            "valid": np.stack([turn.valid for turn in turns]),
+        }
+        rollout = Rollout(**steps)
+        self._turns = []
+        self.updates += 1
+        if self._setup.pipelined:
+            self._acting = self.state.network
+            self._decide(turn.next_observation)
+            after: Any = self._outputs
+        else:
+            after = turn.observation
+        self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates)
+        if not self._setup.pipelined:
+            self._acting = self.state.network
+            self._decide(turn.next_observation)
+
+    def position(self) -> Position:
+        """Where the trial is; only between two rollouts."""
+        assert not self._turns
+        state: Any = jax.tree.map(np.asarray, self.state)
+        acting: Any = jax.tree.map(np.asarray, self._acting) if self._setup.pipelined else None
+        return Position(state, acting, self._emulators.record(), digest_of(self._observation))
+
+
+# --- an evaluation ---------------------------------------------------------------------------------------------------
+
+
+class Evaluation:
+    """Whole games with raw scores: batches are begun until there are enough games or the steps are used up.
+
+    A batch counts as a whole, because its short games end first: one that is not finished when the steps are used up is
+    left out. Only if there is no other does it count, with the scores that its unfinished games had so far.
+    """
+
+    def __init__(
+        self,
+        setup: AtariSetup,
+        emulators: Emulators,
+        network: GameNetwork,
+        seed: int,
+        trial: int,
+        number: int,
+        *,
+        games: int | None = None,
+        steps: int | None = None,
+        greedy: bool = False,
+    ) -> None:
+        """Begin an evaluation.
+
+        Args:
+            setup: whose rules it follows.
+            emulators: those for evaluations, seeded by `evaluation_emulators`.
+            network: that plays.
+            seed: of the run.
+            trial: its number.
+            number: of the evaluation, from 0.
+            games: instead of the setup's.
+            steps: of each environment, instead of the setup's.
+            greedy: take the most probable actions.
+        """
+        self._emulators, self._network = emulators, network
+        self._keys = (np.uint32(seed), np.int32(trial), np.int32(number))
+        self._games = setup.evaluation_games if games is None else games
+        self._steps = setup.evaluation_steps if steps is None else steps
+        self._play = playing_program(greedy)
+        self.step = 0  # of each environment
+        self.unfinished = 0  # games whose score is that of a part
+        self.scores = np.zeros(0, np.float32)
+        self._observation = emulators.begin()
+        self._batch = np.full(emulators.environments, np.nan, np.float32)
+        self._so_far = np.zeros(emulators.environments, np.float32)
+        self.finished = False
+
+    def turn(self) -> None:
+        """One step of every environment."""
+        action = self._play(self._network, self._observation, *self._keys, np.uint32(self.step))
+        self._emulators.send(np.asarray(action))
+        turn = self._emulators.receive()
+        self.step += 1
+        playing = np.isnan(self._batch)
+        self._so_far[playing] += turn.reward[playing]
+        self._batch = np.where(playing, turn.score, self._batch)
+        self._observation = turn.next_observation
+        over = not np.isnan(self._batch).any()
+        if over:
+            self.scores = np.concatenate([self.scores, self._batch])
+            if len(self.scores) < self._games and self.step < self._steps:
+                self._observation = self._emulators.begin_anew()
+                self._batch[:], self._so_far[:] = np.nan, 0
+        elif self.step >= self._steps and len(self.scores) == 0:
+            self.unfinished = int(np.isnan(self._batch).sum())
+            self.scores = np.where(np.isnan(self._batch), self._so_far, self._batch)
+        self.finished = len(self.scores) >= self._games or self.step >= self._steps
+
+
+def evaluation_emulators(
+    setup: AtariSetup, game: Game, environments: int, seed: int, trial: int, evaluation: int, threads: int = 0
+) -> Emulators:
+    """Emulators for one evaluation: whole games."""
+    seed_of = functools.partial(emulator_seed, seed, trial, evaluation=evaluation)
+    return Emulators(setup, game.rom, environments, seed_of, training=False, threads=threads)

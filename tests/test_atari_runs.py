@@ -1,0 +1,254 @@
+"""Runs on Atari games: exact resumes, evaluations, agents, commands and tables. Small screens, short games."""
+
+import csv
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import mean_actor_critic as mac
+from helpers import assert_refused, forge_arrays
+from helpers import mac as command
+from mean_actor_critic.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
+from mean_actor_critic.atari_run import AGENTS, AtariRun, load_run
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import settings_as_words
+from mean_actor_critic.reports import atari as report
+from mean_actor_critic.training import atari_loop
+
+GAME = "ALE/Breakout-v5"
+SMALL = {
+    "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_interval": 400,
+    "evaluation_games": 3, "evaluation_steps": 450, "evaluation_environments": 2,
+}  # fmt: skip
+STEPS = 1000  # evaluations at 400, 800 and 1000
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def train(folder, **more):
+    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "threads": 2, **SMALL, **more}
+    return atari_loop.train_atari(GAME, "mac", out=folder, **arguments)
+
+
+def stopped_after(segments):
+    """Shows progress, and ends the run without a word after some segments."""
+    left = [segments]
+
+    def show(progress):
+        left[0] -= 1
+        if not left[0]:
+            raise Stop
+
+    return show
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("atari") / "run")
+
+
+# --- exactness -------------------------------------------------------------------------------------------------------
+
+
+def test_killed_and_resumed_with_another_number_of_threads_gives_the_same_bits(tmp_path, finished):
+    folder = tmp_path / "run"
+    words = ["train", GAME, "--steps", STEPS, "--trials", 2, "--seed", 3, "--out", folder, "--checkpoint-seconds", 0,
+             "--set", *settings_as_words(SMALL)]  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", "mean_actor_critic", *map(str, words)], stderr=subprocess.PIPE)
+    while process.poll() is None and not list(folder.glob("checkpoint-*.safetensors")):
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the run ended before it could be killed: make it longer"
+    assert not AtariRun.load(folder).finished
+    outcome = command("resume", folder, "--workers", "1", "--quiet")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert AtariRun.load(folder).digest == finished.digest
+
+
+@pytest.mark.parametrize("settings", [{"pipelined": True}, {"rollout_steps": 3, "time_limit": "bootstrap"}])
+def test_stopped_between_checkpoints_and_resumed_gives_the_same_bits(tmp_path, settings, monkeypatch):
+    monkeypatch.setattr("mean_actor_critic.training.atari_study.SEGMENT_SECONDS", 0.05)
+    settings = {**settings, "trials": 1, "evaluation_steps": 60}
+    whole = train(tmp_path / "whole", **settings)
+    with pytest.raises(Stop):
+        train(tmp_path / "run", checkpoint_seconds=0, on_progress=stopped_after(6), **settings)
+    assert not AtariRun.load(tmp_path / "run").finished
+    assert mac.resume_atari(tmp_path / "run").digest == whole.digest
+
+
+def test_a_trial_alone_has_the_bits_that_it_has_among_others(tmp_path, finished):
+    alone = train(tmp_path / "run", trials=1, first_trial=1)
+    np.testing.assert_array_equal(alone.curves.scores[0], finished.curves.scores[1])
+    for part, other in zip(alone.agent(0).policy, finished.agent(1).policy, strict=True):
+        np.testing.assert_array_equal(part.weight, other.weight)
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
+    import shutil
+
+    shutil.copytree(finished.path, tmp_path / "run")
+    newest = max((tmp_path / "run").glob("checkpoint-*.safetensors"))
+    forge_arrays(newest, {"evaluated": np.full(2, 2, np.int32), "trial/0/screen": np.zeros(32, np.uint8)})
+    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "another screen")
+    forge_arrays(newest, {"trial/0/state/update": None})
+    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "trial/0/state/update")
+
+
+# --- what a run holds ------------------------------------------------------------------------------------------------
+
+
+def test_evaluations_come_at_every_interval_and_at_the_end(finished):
+    assert finished.steps.tolist() == [400, 800, 1000]
+    assert finished.steps_done.tolist() == [1000, 1000]
+    assert finished.experiment.frames == 4000
+    assert finished.curves.evaluated.tolist() == [3, 3]
+    assert finished.status == ["finished", "finished"]
+    games = np.isfinite(finished.curves.scores).sum(-1)
+    assert np.all((games == 2) | (games == 4))  # whole batches
+    assert np.all(finished.curves.training_games.sum(axis=1) > 0)
+    scores = finished.curves.scores[np.isfinite(finished.curves.scores)]
+    assert np.all(scores == np.round(scores))
+    assert scores.min() >= 0
+
+
+def test_the_best_agent_and_the_last_are_kept_beside_two_checkpoints(finished):
+    names = {file.name for file in (finished.path / AGENTS).iterdir()}
+    assert names == {f"{kind}-{i}.safetensors" for i in (0, 1) for kind in ("best", "step-000000001000")}
+    assert len(list(finished.path.glob("checkpoint-*"))) == 2
+    kept = mac.Agent.load(finished.path / AGENTS / "step-000000001000-1.safetensors")
+    for part, other in zip(kept.policy, finished.agent(1).policy, strict=True):
+        np.testing.assert_array_equal(part.weight, other.weight)
+
+
+def test_an_agent_acts_on_one_observation_and_on_many(tmp_path, finished):
+    agent = finished.agent(0)
+    observation = np.random.default_rng(0).integers(0, 256, (5, 2, 36, 36), np.uint8)
+    many = agent.action_probabilities(observation)
+    assert many.shape == (5, 4)
+    np.testing.assert_allclose(many.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(agent.action_probabilities(observation[2]), many[2], rtol=1e-4)
+    assert agent.predict(observation)[0].shape == (5,)
+    with pytest.raises(InputError, match="observation"):
+        agent.predict(observation[:, :1])
+
+
+def test_runs_of_the_two_kinds_are_told_apart(finished):
+    assert isinstance(load_run(finished.path), AtariRun)
+    for refused in (mac.Run.load, mac.resume):
+        with pytest.raises(InputError, match="Atari"):
+            refused(finished.path)
+    with pytest.raises(InputError, match="train_atari"):
+        mac.train(GAME)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_on_a_finished_run(tmp_path, finished):
+    assert "already finished" in command("resume", finished.path).err
+    listed = command("runs", finished.path.parent)
+    assert "0.001M/0.001M steps" in listed.out
+    exported = command("export", finished.path, "--out", tmp_path / "agent.safetensors")
+    assert exported.code == 0
+    played = command("evaluate", tmp_path / "agent.safetensors", "--episodes", "2", "--quiet")
+    assert (played.code, played.err) == (0, "")
+    assert "most probable" in played.out
+    watched = command("watch", tmp_path / "agent.safetensors", "--out", tmp_path / "game.mp4")
+    assert watched.code == 0, watched
+    assert list(tmp_path.glob("game_return_*.mp4"))
+
+
+def test_a_game_can_be_checked():
+    assert "4 actions, screens of 4 × 84 × 84" in command("check", GAME).out
+    assert_refused(command("check", "ALE/Breakot-v5"), 2, "ALE/Breakout-v5")
+
+
+def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
+    outcome = command("report", finished.path, "--out", tmp_path / "report")
+    assert outcome.code == 0, outcome
+    assert "372.7" in outcome.out
+    rows = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
+    assert [(row["trial"], row["steps"], row["frames"]) for row in rows[:3]] == [
+        ("0", "400", "1600"), ("0", "800", "3200"), ("0", "1000", "4000"),
+    ]  # fmt: skip
+    np.testing.assert_allclose([float(row["mean_score"]) for row in rows], finished.means.ravel(), atol=1e-3)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "372.7" in page
+    assert "<svg" in page
+    assert (tmp_path / "report" / "curves.png").stat().st_size > 1000
+
+
+def test_the_table_says_what_its_interval_is_over(finished):
+    score = report.last_score(finished)
+    assert (score.unit, score.summary.n, score.steps) == ("trials", 2, 1000)
+    assert score.summary.mean == pytest.approx(finished.final_scores.mean())
+
+
+def test_reproduce_goes_on_and_fills_its_table(tmp_path):
+    words = ["reproduce", "atari", "--game", "breakout", "--steps", "200", "--trials", "1", "--out", tmp_path,
+             "--set", *settings_as_words(SMALL)]  # fmt: skip
+    first = command(*words, "--algorithm", "mac", "--quiet")
+    assert (first.code, first.out) == (0, "")
+    digest = AtariRun.load(tmp_path / "breakout" / "mac").digest
+    second = command(*words)
+    assert second.code == 0, second
+    assert "breakout/mac: already finished, taken as it is" in second.err
+    assert AtariRun.load(tmp_path / "breakout" / "mac").digest == digest
+    rows = list(csv.DictReader((tmp_path / "report" / "table-2.csv").open()))
+    assert [row["Algorithm"] for row in rows] == ["A2C", "MAC"]
+    assert_refused(command(*words, "discount=0.5"), 2, "other settings")
+
+
+REFUSED = {
+    "an unknown game": (["train", "ALE/Pongg-v5"], ["ALE/Pongg-v5", "ALE/Pong-v5"]),
+    "an unknown setting": (["train", GAME, "--set", "minibatches=3"], ["minibatches"]),
+    "a setting out of its limits": (["train", GAME, "--set", "sticky_actions=1.5"], ["sticky_actions", "1.5"]),
+    "a setting of another type": (["train", GAME, "--set", "frame_skip=few"], ["frame_skip", "few", "whole number"]),
+    "one number for each of other trials": (["train", GAME, "--set", "discount=0.9,0.8"], ["discount", "1 trials"]),
+    "an algorithm without a critic": (["train", GAME, "--algorithm", "reinforce"], ["algorithm", "reinforce", "mac"]),
+    "episodes": (["train", GAME, "--episodes", "5"], ["--episodes", "--steps"]),
+    "steps of another environment": (["train", "CartPole-v0", "--steps", "5"], ["--steps", "Atari"]),
+    "no steps": (["train", GAME, "--steps", "0"], ["steps", "0"]),
+    "an unknown game of the paper": (["reproduce", "atari", "--game", "tetris"], ["tetris", "pong"]),
+    "games of another study": (["reproduce", "cart-pole", "--game", "pong"], ["--games", "atari"]),
+    "an unknown protocol": (["train", GAME, "--protocol", "mine"], ["mine", "machado"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words, expected = REFUSED[name]
+    assert_refused(command(*words), 2, *expected)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    from mean_actor_critic.environments import atari
+
+    atari.games.cache_clear()
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "ale_py" else find(name))
+    assert_refused(command("train", GAME, "--out", tmp_path / "run"), 2, "mean-actor-critic[atari]")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_protocols_and_presets_are_settings_that_exist():
+    for algorithm in ("mac", "advantage_actor_critic", "a2c"):
+        for protocol in PROTOCOLS:
+            chosen = preset(algorithm, protocol)
+            assert set(chosen) <= set(ATARI_SETTINGS)
+            experiment = make_atari_experiment(GAME, algorithm, 1, 10**6, 0, chosen)
+            assert experiment.frames == 4 * 10**6
+    paper = make_atari_experiment(GAME, "mac", 1, 50_000_000, 0, {})
+    assert (paper.setup.sticky_actions, paper.setup.episodic_life, paper.setup.rollout_steps) == (0, True, 1)
+    assert (paper.evaluations, paper.updates, paper.most_games) == (250, 3_125_000, 64)
+    assert make_atari_experiment(GAME, "mac", 1, 10, 0, preset("mac", "machado")).setup.sticky_actions == 0.25
