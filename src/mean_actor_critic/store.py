@@ -2,7 +2,8 @@
 
 A run folder holds
     manifest.json                    what runs: experiment, compiled width, versions; written once
-    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all; the last two
+    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all; the last two.
+                                     And, if asked for, every trial's networks as they were at some moments
     lock                             held by the process that writes here
 Every file carries a SHA-256 of its content. Arrays are safetensors, the rest is JSON; nothing is unpickled, evaluated
 or followed through a symbolic link.
@@ -18,7 +19,7 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ import safetensors.numpy
 
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
-from mean_actor_critic.experiment import Experiment, experiment_from_json
+from mean_actor_critic.experiment import Experiment, checked_moments, experiment_from_json
 
 RUN_FORMAT = "mean_actor_critic run 2"
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
@@ -51,6 +52,7 @@ class Manifest(NamedTuple):
     created: str  # ISO 8601, UTC
     versions: dict[str, str]  # of everything else that the bits depend on
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
+    snapshots: tuple[int, ...] = ()  # episodes after which networks are kept as they were, ascending
 
 
 def as_file_name(name: str) -> str:
@@ -187,8 +189,12 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         raise
 
 
-def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[str, Any], str]:
+def read_document(
+    file: Path, format_name: str, names: set[str], optional: frozenset[str] = frozenset()
+) -> tuple[dict[str, Any], str]:
     """The JSON that `create_folder` wrote, with these `names` beside its format, and its checksum.
+
+    What is `optional` may be missing.
 
     Raises:
         DamagedFileError: it is not what was written.
@@ -207,12 +213,19 @@ def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[s
             raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
     except RecursionError:
         raise damaged from None
-    if set(document) != {"format", *names}:
+    if set(document) - optional != {"format", *names}:
         raise damaged
     return document, digest
 
 
-def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, versions: Mapping[str, str]) -> Manifest:
+def create_run(
+    path: Path,
+    experiment: Experiment,
+    spaces: Spaces,
+    width: int,
+    versions: Mapping[str, str],
+    snapshots: Sequence[int] = (),
+) -> Manifest:
     """Make the folder of a new run, or fill an empty one.
 
     Raises:
@@ -226,6 +239,7 @@ def create_run(path: Path, experiment: Experiment, spaces: Spaces, width: int, v
         "width": width,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": dict(versions),
+        **({"snapshots": list(snapshots)} if snapshots else {}),
     }
     create_folder(path, "manifest.json", document)
     return read_manifest(path)
@@ -246,7 +260,8 @@ def read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not os.path.lexists(file):
         raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
-    document, digest = read_document(file, RUN_FORMAT, {"experiment", "spaces", "width", "created", "versions"})
+    names = {"experiment", "spaces", "width", "created", "versions"}
+    document, digest = read_document(file, RUN_FORMAT, names, frozenset({"snapshots"}))
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
     width, created, versions = (document[key] for key in ("width", "created", "versions"))
     if not isinstance(created, str) or not isinstance(versions, dict):
@@ -256,11 +271,12 @@ def read_manifest(path: Path) -> Manifest:
     try:
         experiment = experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
+        snapshots = checked_moments(document.get("snapshots", []), experiment.episodes)
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
     if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
         raise damaged
-    return Manifest(experiment, spaces, width, created, versions, digest)
+    return Manifest(experiment, spaces, width, created, versions, digest, snapshots)
 
 
 def digest_of_document(document: Mapping[str, Any]) -> str:

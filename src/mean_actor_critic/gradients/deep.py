@@ -46,7 +46,6 @@ MOST_ROWS = 1024  # steps that are worked on together
 BY_RETURNS = tuple(name for name in ESTIMATORS if "critic" not in ALGORITHMS[name].parts)
 
 HostArray = np.ndarray[Any, Any]
-NAN = float("nan")
 
 
 # --- parts of estimates ----------------------------------------------------------------------------------------------
@@ -412,8 +411,8 @@ def _estimates(
 def _rows(bootstrap: _Bootstrap, batch: str, drawn: HostArray, random: np.random.Generator) -> Iterator[Row]:
     """A row for each estimator."""
     reference, of_mac = bootstrap.reference(), bootstrap.mean("mac", batch)
-    unit = reference.squared_length().value
-    unit = unit if unit > 0 else NAN  # a reference that its own noise hides measures nothing
+    # of the reference or of MAC's mean, whichever is longer: where a task is solved, the reference vanishes
+    unit = max(reference.squared_length().value, of_mac.squared_length().value)
     of_estimates = _of_estimates(drawn, reference.now, random)
     parts = list(bootstrap.now.variance("mac", batch))
     for place, name in enumerate(ESTIMATORS):

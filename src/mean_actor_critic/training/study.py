@@ -49,5 +49,5 @@ def make_study(
     """The study of a run, at its beginning or where the arrays of a checkpoint left off."""
     experiment, width = manifest.experiment, manifest.width
     if experiment.engine == "hosted":
-        return HostedStudy(experiment, environment, width, saved, limits)
-    return CompiledStudy(experiment, environment, width, saved)
+        return HostedStudy(experiment, environment, width, saved, limits, manifest.snapshots)
+    return CompiledStudy(experiment, environment, width, saved, snapshots=manifest.snapshots)
