@@ -88,6 +88,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
     )
     _add_checkpoint_seconds(train)
+    train.add_argument(
+        "--snapshots", metavar="N|E,E", default="0",
+        help="keep every trial's networks at N moments from first to last, or after these episodes, for mac gradients",
+    )  # fmt: skip
     _add_tensorboard(train)
     _add_quiet(train)
 
@@ -121,6 +125,23 @@ def make_parser() -> argparse.ArgumentParser:
     watch.add_argument(
         "--out", metavar="FILE", required=True, help="such as video.mp4; the return is added to its name"
     )
+
+    gradients = command("gradients", _gradients, "Measure bias and variance of every policy-gradient estimator.")
+    gradients.add_argument(
+        "player", metavar="RUN|AGENT", help="a run folder, best one trained with --snapshots, or an agent"
+    )
+    gradients.add_argument("--trial", type=int, help="which trial of the run (default: 0)")
+    gradients.add_argument(
+        "--batch-sizes", metavar="N,N", default="1,16,episode",
+        help="numbers of independent states; episode: whole episodes; update: episodes as training averages them "
+        "(default: 1,16,episode)",
+    )  # fmt: skip
+    gradients.add_argument("--replicates", type=int, default=1000, help="estimates of each kind (default: 1000)")
+    gradients.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    gradients.add_argument("--out", metavar="DIR", help="(default: the run folder, or a new one in runs/ for an agent)")
+    _add_env(gradients)
+    _add_worker_options(gradients)
+    _add_quiet(gradients)
 
     check = command("check", _check, "Say in plain words what would go wrong with an environment.")
     check.add_argument("environment", metavar="ENV", help=_ENVIRONMENT)
@@ -158,7 +179,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(sweep)
 
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
-    reproduce.add_argument("study", choices=list(CLASSIC_CONTROL), help="the five algorithms on this task")
+    reproduce.add_argument(
+        "study", choices=[*CLASSIC_CONTROL, THEOREMS],
+        help=f"the five algorithms on this task; {THEOREMS}: the paper's theory, exactly and in networks",
+    )  # fmt: skip
     extent = reproduce.add_mutually_exclusive_group()
     looks = ", ".join(
         "{}: {} trials of {} episodes".format(name, *task.quick) for name, task in CLASSIC_CONTROL.items()
@@ -167,7 +191,7 @@ def make_parser() -> argparse.ArgumentParser:
     extent.add_argument(
         "--full", action="store_true", help="search the settings first, as the paper did, instead of taking the presets"
     )
-    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100)")
+    reproduce.add_argument("--trials", type=int, help=f"of each algorithm (default: 100; {THEOREMS}: 3)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
@@ -185,6 +209,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+THEOREMS = "theorems"
 _ENVIRONMENT = "a Gymnasium id (CartPole-v0, LunarLander-v3, package:Id-v0), or my_module:make_env"
 
 
@@ -286,6 +311,7 @@ def _train(options: argparse.Namespace) -> None:
             step_seconds=options.step_seconds,
             out=options.out,
             checkpoint_seconds=options.checkpoint_seconds,
+            snapshots=_parse_snapshots(options.snapshots),
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
             on_curves=events.write,
@@ -403,7 +429,105 @@ def _export(options: argparse.Namespace) -> None:
     print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
 
 
+def _gradients(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports import theory as report
+    from mean_actor_critic.store import make_sure_of_folder, sole_writer
+    from mean_actor_critic.theory import Theory, write_theory
+
+    player = _load_player(options.player, None)
+    run = player if _is_run(player) else None
+    if run is None and options.trial is not None:
+        raise InputError("--trial", options.trial, "nothing with an agent, which is one trial")
+    from mean_actor_critic.gradients.claims import claims
+    from mean_actor_critic.gradients.moments import measure_trial, parse_batches
+    from mean_actor_critic.training.devices import versions
+
+    batches = parse_batches(options.batch_sizes)
+    if run is not None and not run.snapshots and not options.quiet:
+        print(f"{options.player}: was trained without --snapshots; only its last state is measured", file=sys.stderr)
+    with progress_display(options.quiet) as watch:
+        trial = measure_trial(
+            player,
+            options.trial or 0,
+            batches=batches,
+            replicates=options.replicates,
+            seed=options.seed,
+            environment=options.env,
+            workers=options.workers,
+            step_seconds=options.step_seconds,
+            on_progress=watch("gradients"),
+        )
+    theory = Theory(
+        command=_command_line(options),
+        versions=versions(player.experiment.engine),
+        trials=(trial,),
+        curves=(),
+        problems=0,
+        claims=claims(None, (trial,)),
+    )
+    folder = Path(
+        options.out or (options.player if run else f"{RUNS}/gradients-{as_file_name(Path(options.player).stem)}")
+    )
+    make_sure_of_folder(folder)
+    with sole_writer(folder):
+        file = write_theory(folder, theory)
+    if not options.quiet:
+        for table in report.tables(theory):
+            _console().print(table)
+        print(f"written: {file}; mac report {folder} makes a page of it")
+
+
+def _reproduce_theorems(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports import theory as report
+    from mean_actor_critic.store import sole_writer
+    from mean_actor_critic.theory import write_theory
+
+    if options.full:
+        raise InputError("--full", THEOREMS, "nothing with the theorems, which need no search")
+    from mean_actor_critic.studies.theorems import reproduce
+
+    task = CLASSIC_CONTROL["cart-pole"]
+    trials = options.trials if options.trials is not None else (1 if options.quick else 3)
+    episodes = task.episodes if options.episodes is None else options.episodes
+    folder = Path(options.out or f"{RUNS}/{THEOREMS}-{trials}x{episodes}-seed{options.seed}")
+    started = time.monotonic()
+    with progress_display(options.quiet) as watch:
+        theory = reproduce(task, folder, trials, episodes, options.seed, watch, _command_line(options))
+    with sole_writer(folder):
+        files = [write_theory(folder, theory)]
+    files += _write_page(folder, [])
+    if not options.quiet:
+        for line in report.verdicts(theory):
+            print(line)
+        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, files))}")
+
+
+def _command_line(options: argparse.Namespace) -> str:
+    """What was typed, as far as it says what was measured."""
+    import shlex
+
+    if options.command == "gradients":
+        words = ["mac", "gradients", options.player, "--batch-sizes", options.batch_sizes]
+        words += ["--replicates", str(options.replicates), "--seed", str(options.seed)]
+        return shlex.join(words + (["--trial", str(options.trial)] if options.trial is not None else []))
+    words = ["mac", "reproduce", THEOREMS, "--seed", str(options.seed)]
+    for name in ("trials", "episodes"):
+        words += [f"--{name}", str(getattr(options, name))] if getattr(options, name) is not None else []
+    return shlex.join(words + (["--quick"] if options.quick else []))
+
+
+def _parse_snapshots(text: str) -> int | list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError("--snapshots", text, "a number such as 5, or episodes such as 0,50,200") from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 def _reproduce(options: argparse.Namespace) -> None:
+    if options.study == THEOREMS:
+        _reproduce_theorems(options)
+        return
     from mean_actor_critic.reports import classic_control as report
     from mean_actor_critic.reports.answer import answer
     from mean_actor_critic.reports.plots import require_matplotlib

@@ -189,6 +189,20 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         raise
 
 
+def make_sure_of_folder(path: Path) -> None:
+    """Make a folder, if it is not there.
+
+    Raises:
+        InputError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError("out", str(path), "a folder that can be written")
+
+
 def read_document(
     file: Path, format_name: str, names: set[str], optional: frozenset[str] = frozenset()
 ) -> tuple[dict[str, Any], str]:

@@ -104,8 +104,9 @@ class EntropyCurve:
     actions: int
     entropy: tuple[float, ...]  # mean over problems, as a share of the most that is possible
     saved: tuple[float, ...]  # mean share of the variance that is due to actions, and that MAC does without
-    low: tuple[float, ...]  # quartiles over problems
+    low: tuple[float, ...]  # its quartiles over problems
     high: tuple[float, ...]
+    amount: tuple[float, ...]  # mean of that variance itself, in units of the largest in the same problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +222,7 @@ def _row(part: Mapping[str, Any]) -> Row:
 def _curve(part: Mapping[str, Any]) -> EntropyCurve:
     if part["estimator"] not in ALGORITHMS:
         raise ValueError("an unknown estimator")
-    lines = {name: tuple(map(_float, part[name])) for name in ("entropy", "saved", "low", "high")}
+    lines = {name: tuple(map(_float, part[name])) for name in ("entropy", "saved", "low", "high", "amount")}
     return EntropyCurve(part["estimator"], _whole(part["actions"]), **lines)
 
 

@@ -58,8 +58,8 @@ def _theorem_2_independent(survey: Survey | None, trials: Sequence[Trial]) -> Cl
         more = all(row["ratio"].low >= 1 for row in rows)
         return Claim(name, "not measured" if not rows else ("holds" if more else "fails"), "", deep)
     exact = (
-        f"cov(actor-critic) − cov(MAC) has no eigenvalue below {min(survey.smallest_eigenvalue, 0.0):.0e} of the total in "
-        f"{survey.checks} checks, and the total is larger in {survey.strict} of them"
+        f"cov(actor-critic) − cov(MAC) has no eigenvalue below {min(survey.smallest_eigenvalue, 0.0):.0e} of the total "
+        f"in {survey.checks} checks, and the total is larger in {survey.strict} of them"
     )
     return Claim(name, "holds" if survey.smallest_eigenvalue > -ROUNDING else "fails", exact, deep)
 
@@ -120,15 +120,15 @@ def _entropy(survey: Survey | None, trials: Sequence[Trial], rival: str) -> Clai
         rank = spearmanr(*zip(*pairs, strict=True)).statistic
         most, least = max(pairs), min(pairs)
         deep = (
-            f"MAC saves {most[1]:.0%} of {title}’s variance at the highest entropy ({most[0]:.2f} nats) and {least[1]:.0%} "
-            f"at the lowest ({least[0]:.2f}); rank correlation {rank:.2f} over {len(set(pairs))} moments"
+            f"MAC saves {most[1]:.0%} of {title}’s variance at the highest entropy ({most[0]:.2f} nats) and "
+            f"{least[1]:.0%} at the lowest ({least[0]:.2f}); rank correlation {rank:.2f} over {len(set(pairs))} moments"
         )
     if survey is None:
         return Claim(name, "not measured", "", deep)
-    counts = {actions: survey.rising[rival, actions] for _, actions in survey.rising if (rival, actions) in survey.rising}
+    counts = {actions: count for (name_of, actions), count in survey.rising.items() if name_of == rival}
     parts = [
-        f"{actions} actions: entropy and saving rise together in {up} of {n} problems {_share(up, n)}, and a uniform policy "
-        f"saves {survey.uniform[rival, actions]:.0%}"
+        f"{actions} actions: the variance that MAC saves grows with entropy in {up} of {n} problems {_share(up, n)}, and "
+        "is {:.0%} of its most at a uniform policy, where it is {:.0%} of all".format(*survey.uniform[rival, actions])
         for actions, (up, n) in counts.items()
     ]
     shares = [up / n for up, n in counts.values()]
@@ -141,9 +141,7 @@ def _saved(row: Row) -> float:
     return row["actions"].value / row["variance"].value
 
 
-def _rows(
-    trials: Sequence[Trial], estimator: str, wanted: Callable[[str], bool]
-) -> Iterator[tuple[Moment, Row]]:
+def _rows(trials: Sequence[Trial], estimator: str, wanted: Callable[[str], bool]) -> Iterator[tuple[Moment, Row]]:
     """Of an estimator, for batches that are wanted; of the numbers of independent states the first says it all."""
     for trial in trials:
         batches = [batch for batch in trial.batches if wanted(batch)]

@@ -9,13 +9,13 @@ sum of such parts, and comes in these batches:
 - `update`: the mean over one episode's own length, which is the step that training takes.
 
 Where the variance comes from. Given the states, the part due to *actions* is computed in closed form, over all actions.
-The part due to *states* is that of the mean given the state, which is MAC's part whatever the estimator. Estimators that
-use returns have a third: what *returns* add beyond the critic's values in their place. And in a whole episode the steps
-hang together: what that adds, or takes away, beyond as many independent states is due to *trajectories*.
+The part due to *states* is that of the mean given the state, which is MAC's part whatever the estimator. Estimators by
+returns have a third: what *returns* add beyond the critic's values in their place. And in a whole episode the steps come
+together: what that adds, or takes away, beyond as many independent states is due to *trajectories*.
 
 The reference is an unbiased estimate of the gradient that training follows: MAC's part, corrected in each step by what
-the return was beyond the critic's value, over all steps. Like the returns in training it ends at the time limit, so that
-a critic that looks beyond it counts as biased. What other episodes' returns were beyond the critic's values after as many
+the return was beyond the critic's value, over all steps. Like the returns in training it ends at the time limit, and a
+critic that looks beyond it counts as biased. What other episodes' returns were beyond the critic's values after as many
 steps is taken off: it does not depend on the action, and most of the correction's noise goes with it.
 
 Episodes are the independent units, and what intervals resample.

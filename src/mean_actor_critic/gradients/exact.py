@@ -362,11 +362,17 @@ class Size(NamedTuple):
 def random_problems(
     random: np.random.Generator, count: int, size: Size, horizon: int = 5, ending: float = 0.1
 ) -> tuple[Problem, SoftmaxPolicy]:
-    """Problems with random transitions, rewards, discounts and policies, all with a first axis [count]."""
+    """Problems with random transitions, rewards, discounts and policies, all with a first axis [count].
+
+    In every other one, an action leads nearly always to the same state: there, what an action does lasts.
+    """
     states, actions, parameters = size
+    anywhere = random.dirichlet(np.ones(states), (count, states, actions))
+    somewhere = random.dirichlet(np.full(states, 0.05), (count, states, actions))
+    every_other = (np.arange(count) % 2 == 0)[:, None, None, None]
     problem = Problem(
         initial=random.dirichlet(np.ones(states), count),
-        transition=(1 - ending) * random.dirichlet(np.ones(states), (count, states, actions)),
+        transition=(1 - ending) * np.where(every_other, anywhere, somewhere),
         reward=random.normal(size=(count, states, actions)),
         discount=random.uniform(0.5, 1.0, count),
         horizon=horizon,

@@ -33,7 +33,9 @@ def parse_batches(text: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
         if word not in (EPISODE, UPDATE) and not (word.isdecimal() and 1 <= int(word) <= LARGEST_BATCH):
-            allowed = f"numbers of independent states up to {LARGEST_BATCH}, {EPISODE} and {UPDATE}, such as 1,16,episode"
+            allowed = (
+                f"numbers of independent states up to {LARGEST_BATCH}, {EPISODE} and {UPDATE}, such as 1,16,episode"
+            )
             raise InputError("batch sizes", word, allowed)
     return tuple(str(int(word)) if word.isdecimal() else word for word in words)
 

@@ -1,7 +1,7 @@
 """The paper's claims in a thousand random problems, exactly: what can be enumerated needs no statistics."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -42,14 +42,16 @@ class Survey(NamedTuple):
     unbiased: float  # largest difference between the true gradient and the mean of REINFORCE
     smallest_eigenvalue: float  # of cov(actor-critic) − cov(MAC), independent states
     strict: int  # checks in which actor-critic's total variance is larger by more than rounding
-    worse_on_trajectories: dict[str, tuple[int, int]]  # "tabular", "shared": how often MAC has more variance, of how many
+    worse_on_trajectories: dict[str, tuple[int, int]]  # "tabular", "shared": checks where MAC has more, of how many
     worst_ratio: float  # MAC's variance over actor-critic's there
     baseline: float  # largest change of MAC's mean or covariance by a baseline
     deterministic: float  # largest difference of covariances for deterministic policies
     largest_deterministic: float  # and the largest covariance itself
     curves: tuple[EntropyCurve, ...]
-    rising: dict[tuple[str, int], tuple[int, int]]  # by rival and actions: problems where entropy saves more, of how many
-    uniform: dict[tuple[str, int], float]  # share of the variance that MAC saves at a uniform policy
+    # by rival and number of actions: problems in which more entropy means that MAC saves more variance, of how many
+    rising: dict[tuple[str, int], tuple[int, int]]
+    # what MAC saves at a uniform policy: in units of the most at any of the entropies, and as a share of the variance
+    uniform: dict[tuple[str, int], tuple[float, float]]
 
 
 def survey(problems: int = 1000, seed: int = 0) -> Survey:
@@ -112,22 +114,19 @@ def _sharpened(size: Size, count: int, random: np.random.Generator) -> tuple[lis
     """How much MAC saves as policies lose their entropy, with the true action values."""
     problem, policy = random_problems(random, count, size, HORIZON)
     nothing = np.zeros((count, HORIZON, size.states, size.actions))
-    entropy, saved = [], {rival: [] for rival in RIVALS}  # type: ignore[var-annotated]
-    for sharper in SHARPER:
-        exact = _with_logits(problem, policy, sharper, nothing)
-        entropy.append(exact.entropy / np.log(size.actions))
-        for rival in RIVALS:
-            measured = exact.estimators[rival]
-            saved[rival].append(_total(measured.actions) / _total(measured.independent))
+    found = [_with_logits(problem, policy, sharper, nothing) for sharper in SHARPER]
+    entropy = np.array([exact.entropy for exact in found]) / np.log(size.actions)  # [sharpness, problem]
     curves, rising, uniform = [], {}, {}
     for rival in RIVALS:
-        shares = np.array(saved[rival])  # [sharpness, problem]
+        saved = np.array([_total(exact.estimators[rival].actions) for exact in found])
+        shares = saved / np.array([_total(exact.estimators[rival].independent) for exact in found])
+        amounts = saved / saved.max(axis=0)
         low, high = np.quantile(shares, (0.25, 0.75), axis=1)
-        lines: Sequence[HostArray] = (np.mean(entropy, axis=1), shares.mean(axis=1), low, high)
+        lines = (entropy.mean(axis=1), shares.mean(axis=1), low, high, amounts.mean(axis=1))
         curves.append(EntropyCurve(rival, size.actions, *(tuple(map(float, line)) for line in lines)))
-        ranks = np.array([_rank_correlation(np.array(entropy)[:, i], shares[:, i]) for i in range(count)])
+        ranks = np.array([_rank_correlation(entropy[:, i], saved[:, i]) for i in range(count)])
         rising[rival, size.actions] = (int(np.sum(ranks > 0)), count)
-        uniform[rival, size.actions] = float(shares[0].mean())
+        uniform[rival, size.actions] = (float(amounts[0].mean()), float(shares[0].mean()))
     return curves, rising, uniform
 
 
