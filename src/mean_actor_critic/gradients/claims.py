@@ -127,8 +127,10 @@ def _entropy(survey: Survey | None, trials: Sequence[Trial], rival: str) -> Clai
         return Claim(name, "not measured", "", deep)
     counts = {actions: count for (name_of, actions), count in survey.rising.items() if name_of == rival}
     parts = [
-        f"{actions} actions: the variance that MAC saves grows with entropy in {up} of {n} problems {_share(up, n)}, and "
-        "is {:.0%} of its most at a uniform policy, where it is {:.0%} of all".format(*survey.uniform[rival, actions])
+        f"{actions} actions: the variance that MAC saves grows with entropy in {up} of {n} problems {_share(up, n)} "
+        "and is {:.0%} of its most at a uniform policy, where it is {:.0%} of all".format(
+            *survey.uniform[rival, actions]
+        )
         for actions, (up, n) in counts.items()
     ]
     shares = [up / n for up, n in counts.values()]

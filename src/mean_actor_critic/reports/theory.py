@@ -110,9 +110,8 @@ def entropy_points(theory: Theory, rival: str) -> tuple[list[float], list[float]
         for row in moment.rows
         if row.estimator == rival and row.batch.isdecimal()
     ]
-    different = list(
-        dict.fromkeys((round(x, 9), round(y, 9)) for x, y in found)
-    )  # the number of states does not matter
+    # how many states are in a batch does not matter here
+    different = list(dict.fromkeys((round(x, 9), round(y, 9)) for x, y in found))
     return [x for x, _ in different], [y for _, y in different]
 
 
@@ -206,15 +205,15 @@ def _method(theory: Theory) -> list[str]:
     for trial in theory.trials[:1]:
         steps, episodes = (min(getattr(m, name) for m in trial.moments) for name in ("steps", "episodes"))
         lines.append(
-            f"Networks were frozen and played at least {episodes} episodes and {steps} steps at each moment. Independent "
-            "states are drawn from all steps. A whole episode is the sum over its steps divided by the expected length, "
-            "so that both estimate the same gradient; later states are not discounted, as in training. An episode’s mean "
-            "divides by its own length: the step that training takes."
+            f"Networks were frozen and played at least {episodes} episodes and {steps} steps at each moment. "
+            "Independent states are drawn from all steps. A whole episode is the sum over its steps divided by the "
+            "expected length, so that both estimate the same gradient; later states are not discounted, as in "
+            "training. An episode’s mean divides by its own length: the step that training takes."
         )
         lines.append(
             "Variance is that of all parameters together. Its part due to actions is computed in closed form over all "
-            "actions; that due to states is what is left when actions are averaged out; estimators by returns also have "
-            "what returns add beyond the critic’s values in their place; and whole episodes what it adds or takes away "
+            "actions; that due to states is what is left when actions are averaged out; estimators by returns also "
+            "have what returns add beyond the critic’s values in their place; and whole episodes what it adds or takes away "
             "that their steps come together. Bias and cosine are against a reference gradient of all steps, which is "
             "unbiased and whose returns end at the time limit; bias is in units of the longer of that and MAC’s mean. "
             f"Intervals of 95 % resample episodes, or the {trial.replicates} single estimates."
