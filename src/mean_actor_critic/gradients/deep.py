@@ -10,7 +10,7 @@ sum of such parts, and comes in these batches:
 
 Where the variance comes from. Given the states, the part due to *actions* is computed in closed form, over all actions.
 The part due to *states* is that of the mean given the state, which is MAC's part whatever the estimator. Estimators by
-returns have a third: what *returns* add beyond the critic's values in their place. And an episode's steps come together:
+returns have a third: what *returns* add beyond the critic's values in their place. An episode's steps come together:
 what that adds, or takes away, beyond as many independent states is due to *trajectories*.
 
 The reference is an unbiased estimate of the gradient that training follows: MAC's part, corrected in each step by what
