@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from helpers import assert_refused, copy_of_tiny_run, mac, only_begun
+from helpers import TINY, assert_refused, copy_of_tiny_run, mac, only_begun
+from hosted_environments import Tiny
+from mean_actor_critic import train
 from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
@@ -30,7 +32,7 @@ from mean_actor_critic.gradients.exact import (
     policy_gradient,
     random_problems,
 )
-from mean_actor_critic.gradients.moments import parse_batches
+from mean_actor_critic.gradients.moments import measure_trial, parse_batches
 from mean_actor_critic.networks import Layer
 from mean_actor_critic.theory import EPISODE, PARTS, UPDATE, read_theory
 from mean_actor_critic.training.collecting import Pool
@@ -339,12 +341,25 @@ def test_bad_batches_are_refused(tmp_path, batches):
     assert_refused(mac("gradients", files.run, "--quiet", "--batch-sizes", batches), 2, "batch sizes")
 
 
+def test_hosted_networks_are_measured_too_even_without_any_variance(tmp_path):
+    settings = {**TINY, "max_episode_steps": 10}
+    run = train(Tiny, trials=1, episodes=2, out=tmp_path / "run", snapshots=2, workers=1, **settings)
+    trial = measure_trial(run, replicates=100, samples=1500, environment=Tiny, workers=1)
+    assert [moment.episode for moment in trial.moments] == [0, 2]
+    for moment in trial.moments:
+        assert (moment.length.value, moment.score.value) == (10, 10)
+        assert (moment.steps >= 1500, moment.episodes >= 150) == (True, True)
+        # it always sees the same: only actions make a difference
+        assert moment.row("mac", "1")["variance"].value == pytest.approx(0, abs=1e-12)
+        assert moment.row("actor_critic", "1")["variance"].value > 0
+
+
 def test_batches_in_words():
     assert parse_batches("1, 016,episode,1") == ("1", "16", EPISODE)
 
 
 def test_a_run_without_snapshots_is_measured_as_it_is_and_so_is_an_agent(tmp_path, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.gradients.moments.SAMPLES", 0)
+    monkeypatch.setitem(measure_trial.__kwdefaults__, "samples", 0)
     monkeypatch.setattr(deep, "RESAMPLES", 100)
     files = copy_of_tiny_run(tmp_path)
     words = ("--replicates", "100", "--batch-sizes", "2,episode,update")

@@ -431,7 +431,7 @@ def _export(options: argparse.Namespace) -> None:
 
 def _gradients(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports import theory as report
-    from mean_actor_critic.store import make_sure_of_folder, sole_writer
+    from mean_actor_critic.store import make_folder, sole_writer
     from mean_actor_critic.theory import Theory, write_theory
 
     player = _load_player(options.player, None)
@@ -439,10 +439,14 @@ def _gradients(options: argparse.Namespace) -> None:
     if run is None and options.trial is not None:
         raise InputError("--trial", options.trial, "nothing with an agent, which is one trial")
     from mean_actor_critic.gradients.claims import claims
-    from mean_actor_critic.gradients.moments import measure_trial, parse_batches
+    from mean_actor_critic.gradients.moments import frozen_agents, measure_trial, parse_batches
     from mean_actor_critic.training.devices import versions
 
     batches = parse_batches(options.batch_sizes)
+    frozen_agents(player, options.trial or 0)  # what cannot be measured, or written, is said before the work
+    name = options.player if run else f"{RUNS}/gradients-{as_file_name(Path(options.player).stem)}"
+    folder = Path(options.out or name)
+    make_folder(folder)
     if run is not None and not run.snapshots and not options.quiet:
         print(f"{options.player}: was trained without --snapshots; only its last state is measured", file=sys.stderr)
     with progress_display(options.quiet) as watch:
@@ -465,10 +469,6 @@ def _gradients(options: argparse.Namespace) -> None:
         problems=0,
         claims=claims(None, (trial,)),
     )
-    folder = Path(
-        options.out or (options.player if run else f"{RUNS}/gradients-{as_file_name(Path(options.player).stem)}")
-    )
-    make_sure_of_folder(folder)
     with sole_writer(folder):
         file = write_theory(folder, theory)
     if not options.quiet:
@@ -479,9 +479,11 @@ def _gradients(options: argparse.Namespace) -> None:
 
 def _reproduce_theorems(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports import theory as report
+    from mean_actor_critic.reports.plots import require_matplotlib
     from mean_actor_critic.store import sole_writer
     from mean_actor_critic.theory import write_theory
 
+    require_matplotlib()
     if options.full:
         raise InputError("--full", THEOREMS, "nothing with the theorems, which need no search")
     from mean_actor_critic.studies.theorems import reproduce
@@ -615,12 +617,13 @@ def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> Sweep:
 def _report(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports import content, files, page, plots, sources
     from mean_actor_critic.reports.answer import answer, notes
+    from mean_actor_critic.store import make_folder
 
     plots.require_matplotlib()
     page.require_page()
     found = sources.find_sources(options.paths)
     folder = Path(options.out)
-    files.make_folder(folder)  # what cannot be written is said before the work
+    make_folder(folder)  # what cannot be written is said before the work
     numbers = content.read(found)
     recording = page.Recording("No video was asked for.") if options.no_video else _record_best(numbers, options.env)
     written = files.write_report(numbers, recording, folder)

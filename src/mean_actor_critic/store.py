@@ -189,7 +189,7 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         raise
 
 
-def make_sure_of_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     """Make a folder, if it is not there.
 
     Raises:

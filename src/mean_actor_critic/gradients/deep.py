@@ -46,6 +46,7 @@ MOST_ROWS = 1024  # steps that are worked on together
 BY_RETURNS = tuple(name for name in ESTIMATORS if "critic" not in ALGORITHMS[name].parts)
 
 HostArray = np.ndarray[Any, Any]
+NAN = float("nan")
 
 
 # --- parts of estimates ----------------------------------------------------------------------------------------------
@@ -380,11 +381,12 @@ def measure(agent: Agent, episode: int, pool: Pool, batches: Sequence[str], repl
     bootstrap = _Bootstrap(episode_sums(agent, pool), random)
     reference = bootstrap.reference()
     of_reference = reference.squared_length()
-    rows = [
-        row
-        for batch in batches
-        for row in _rows(bootstrap, batch, _estimates(agent, pool, bootstrap, batch, replicates, random), random)
-    ]
+    with np.errstate(invalid="ignore", divide="ignore"):  # without any variance there are no ratios
+        rows = [
+            row
+            for batch in batches
+            for row in _rows(bootstrap, batch, _estimates(agent, pool, bootstrap, batch, replicates, random), random)
+        ]
     return Moment(
         episode=episode,
         steps=len(pool.action),
@@ -413,6 +415,7 @@ def _rows(bootstrap: _Bootstrap, batch: str, drawn: HostArray, random: np.random
     reference, of_mac = bootstrap.reference(), bootstrap.mean("mac", batch)
     # of the reference or of MAC's mean, whichever is longer: where a task is solved, the reference vanishes
     unit = max(reference.squared_length().value, of_mac.squared_length().value)
+    unit = unit if unit > 0 else NAN
     of_estimates = _of_estimates(drawn, reference.now, random)
     parts = list(bootstrap.now.variance("mac", batch))
     for place, name in enumerate(ESTIMATORS):
@@ -454,11 +457,12 @@ def _of_estimates(drawn: HostArray, reference: HostArray, random: np.random.Gene
 
     of_mac, of_mac_resampled = variances(drawn[list(ESTIMATORS).index("mac")])
     moved = of_mac > 1e-12 * of_mac.max()  # a unit that never fires has no variance to compare
+    moved |= ~moved.any()  # unless there is no variance at all
     found = []
     for estimates, cosine in zip(drawn, cosines, strict=True):
         now, resampled = variances(estimates)
-        ratios = np.quantile(now[moved] / of_mac[moved], QUANTILES)
         with np.errstate(invalid="ignore", divide="ignore"):  # a resample may lack the few estimates that move it
+            ratios = np.quantile(now[moved] / of_mac[moved], QUANTILES)
             resampled_ratios = np.quantile(resampled[:, moved] / of_mac_resampled[:, moved], QUANTILES, axis=1)
         quantiles = map(_interval, ratios, resampled_ratios)
         found.append(

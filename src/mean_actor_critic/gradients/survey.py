@@ -33,7 +33,7 @@ HostArray = np.ndarray[Any, Any]
 
 
 class Survey(NamedTuple):
-    """What was found. Differences are relative to the largest number of their kind in the problem."""
+    """What was found. Differences are relative to the largest number of their kind in the problem, or to 1."""
 
     problems: int
     checks: int  # problems, each with a true, a biased and a noisy critic
@@ -107,7 +107,7 @@ def _everything(problems: int, random: np.random.Generator) -> Iterator[tuple[Si
         shape = (count, HORIZON, size.states, size.actions)
         biased = np.broadcast_to(random.normal(size=(count, 1, *shape[2:])), shape)
         for error in (np.zeros(shape), biased, random.normal(size=shape)):
-            yield size, examine(problem, policy, error, 10 * random.normal(size=shape[:-1]))
+            yield size, examine(problem, policy, error, random.normal(size=shape[:-1]))
 
 
 def _sharpened(size: Size, count: int, random: np.random.Generator) -> tuple[list[EntropyCurve], Any, Any]:
@@ -163,9 +163,9 @@ def _total(covariance: HostArray) -> HostArray:
 
 
 def _apart(x: HostArray, y: HostArray) -> float:
-    """The largest difference in any problem, relative to its largest number."""
+    """The largest difference in any problem, relative to its largest number, or to 1, the size of a reward."""
     axes = tuple(range(1, x.ndim))
-    return float(np.max(np.max(np.abs(x - y), axis=axes) / np.maximum(np.max(np.abs(x), axis=axes), 1e-300)))
+    return float(np.max(np.max(np.abs(x - y), axis=axes) / np.maximum(np.max(np.abs(x), axis=axes), 1.0)))
 
 
 def _changed(one: Measured, other: Measured) -> float:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.page import Recording, write_page
@@ -15,7 +14,7 @@ from mean_actor_critic.reports.protocol import is_papers_grid
 from mean_actor_critic.reports.search import winners_sheet, write_summary
 from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
-from mean_actor_critic.store import write_whole
+from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.sweep import RULES
 from mean_actor_critic.theory import Theory
 
@@ -44,18 +43,6 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
     page = folder / PAGE
     write_page(content, recording, [file.name for file in files], grids, page)
     return [*files, page]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a report, if it is not there.
-
-    Raises:
-        InputError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise InputError("out", str(folder), f"a folder that can be made ({fault.strerror})") from None
 
 
 def _write_runs(content: Content, folder: Path) -> list[Path]:

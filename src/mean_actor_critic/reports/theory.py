@@ -215,8 +215,8 @@ def _method(theory: Theory) -> list[str]:
             "actions; that due to states is what is left when actions are averaged out; estimators by returns also "
             "have what returns add beyond the critic’s values in their place; and whole episodes what it adds or takes "
             "away that their steps come together. Bias and cosine are against a reference gradient of all steps, which "
-            "is unbiased and whose returns end at the time limit; bias is in units of the longer of that and MAC’s mean. "
-            f"Intervals of 95 % resample episodes, or the {trial.replicates} single estimates."
+            "is unbiased and whose returns end at the time limit; bias is in units of the longer of that and MAC’s "
+            f"mean. Intervals of 95 % resample episodes, or the {trial.replicates} single estimates."
         )
     if theory.problems:
         lines.append(
