@@ -117,8 +117,13 @@ def test_the_section_shows_the_numbers_and_fits_the_window(browser, page, width,
         for name in ALGORITHMS:
             expected = [moment.row(name, EPISODE)["variance"].value for moment in theory.trials[trial].moments]
             np.testing.assert_allclose(lines[ALGORITHMS[name].title], expected, rtol=1e-4)
-    shares = shown.evaluate("document.getElementById('theory-sources-1').data.map(t => t.x[0])")
-    np.testing.assert_allclose(shares, [0.7, 0.5, 0.0, -0.2], rtol=1e-4)
+    shares = shown.evaluate("document.getElementById('theory-sources-1').data.map(t => [t.name, t.x[0], t.x[4]])")
+    assert shares == [
+        ["which states are visited", 0.5, 0.5],
+        ["which actions are taken", 0, 0.7],  # of REINFORCE, of MAC
+        ["which actions are taken, and what follows", 0.7, 0],
+        ["steps that come together", -0.2, -0.2],
+    ]
     assert len(drawn("theory-entropy-1")) == 4
     shown.click("#theory-saving-1 label:nth-of-type(2)")
     assert len(drawn("theory-entropy-1")) == 6

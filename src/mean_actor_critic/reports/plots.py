@@ -193,10 +193,10 @@ def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
             x, y = entropy_points(theory, rival)
             label = f"{ALGORITHMS[rival].title}, networks"
             right.plot(x, y, "D", color=COLOURS[rival], markeredgecolor="black", label=label if len(x) else None)
-        left.set(ylabel="Variance that MAC saves, of its most in the problem", title="how much")
-        right.set(ylabel="Share of the variance that MAC saves", title="which share")
+        left.set(ylabel="Variance saved, of its most", title="how much")
+        right.set(ylabel="Share of the variance saved", title="which share")
         for panel in (left, right):
-            panel.set(xlabel="Entropy of the policy, of the most possible", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+            panel.set(xlabel="Entropy, of the most possible", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
             panel.grid(alpha=0.25)
             if panel.get_legend_handles_labels()[0]:
                 panel.legend(frameon=False, fontsize=8)

@@ -8,14 +8,14 @@ from rich.table import Table
 
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.tables import Sheet, terminal_table
-from mean_actor_critic.theory import EPISODE, PARTS, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
+from mean_actor_critic.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
 
 SIGNS = {"holds": "✓", "fails": "✗", "depends": "~", "not measured": "–"}
 # what a variance comes from, in the words of charts
 SOURCES = {
-    "actions": "which actions are taken",
     "states": "which states are visited",
-    "returns": "returns instead of a critic",
+    "actions": "which actions are taken",
+    "returns": "which actions are taken, and what follows",
     "trajectories": "steps that come together",
 }
 
@@ -91,9 +91,17 @@ def _digits(value: float) -> str:
 
 
 def sources_of(row: Row) -> dict[str, float]:
-    """The parts of a variance as shares of it."""
+    """The parts of a variance as shares of it, in the order of `SOURCES`.
+
+    With returns, which action is taken and what follows are one thing: to tell them apart takes a critic, and all that is
+    wrong with it would be seen here.
+    """
     whole = row["variance"].value
-    return {part: row[part].value / whole if whole > 0 else 0.0 for part in PARTS}
+    parts = {part: row[part].value / whole if whole > 0 else 0.0 for part in SOURCES}
+    if "critic" not in ALGORITHMS[row.estimator].parts:
+        parts["returns"] += parts["actions"]
+        parts["actions"] = 0.0
+    return parts
 
 
 def saved(row: Row) -> float:
@@ -142,8 +150,9 @@ def chart_data(theory: Theory) -> dict[str, Any]:
             for rival in ("actor_critic", "advantage_actor_critic")
             for x, y in [entropy_points(theory, rival)]
         ],
-        "estimators": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
-        "parts": SOURCES,
+        # lists, whose order lasts
+        "estimators": [{"algorithm": name, "label": algorithm.title} for name, algorithm in ALGORITHMS.items()],
+        "parts": [{"part": part, "label": label} for part, label in SOURCES.items()],
     }
 
 
@@ -184,7 +193,7 @@ def words(theory: Theory) -> dict[str, Any]:
         parts = [f"{ALGORITHMS[row.estimator].title} {row['variance']}" for row in last.rows if row.batch == shown]
         alternative = f"Variance by episode of training. At the end, from {batch_in_words(shown)}: {', '.join(parts)}."
     return {
-        "claims": claims_sheet(theory.claims),
+        "claims": [(SIGNS[claim.verdict], claim) for claim in theory.claims],
         "trials": [(str(i), trial_in_words(trial)) for i, trial in enumerate(trials)],
         "batches": [(batch, batch_in_words(batch)) for batch in batches],
         "shown": shown,

@@ -16,7 +16,7 @@ from mean_actor_critic.theory import UPDATE, Theory
 from mean_actor_critic.training import devices
 from mean_actor_critic.training.loop import resume, train
 
-MOMENTS = 5
+MOMENTS = (0.0, 0.05, 0.1, 0.25, 1.0)  # of the training: most of them early, where a policy changes most
 PROBLEMS = 1000
 TRIALS = (1, 100)
 
@@ -68,7 +68,7 @@ def _trained(task: Task, path: Path, trials: int, episodes: int, seed: int, watc
             episodes=episodes,
             seed=seed,
             out=path,
-            snapshots=MOMENTS,
+            snapshots=[round(share * episodes) for share in MOMENTS],
             on_progress=watch("mac"),
             **settings,
         )

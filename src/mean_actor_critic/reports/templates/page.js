@@ -209,7 +209,7 @@
   // --- theory -------------------------------------------------------------------------------------------------------
 
   function startTheory(theory, number) {
-    const names = Object.keys(theory.estimators);
+    const items = theory.estimators;
     const optional = (name, otherwise) => (document.querySelector(`input[name="${name}-${number}"]`) ? chosen(`${name}-${number}`) : otherwise);
     const trial = () => theory.trials[Number(optional("theory-trial", 0))];
     const batch = () => chosen(`theory-batch-${number}`);
@@ -235,13 +235,13 @@
     function sources() {
       const moment = Number(chosen(`theory-moment-${number}`));
       const shares = trial().sources[batch()];
-      return draw(`theory-sources-${number}`, Object.entries(theory.parts).map(([part, label], i) => ({
-        type: "bar", orientation: "h", name: label, y: names.map((_, place) => place), x: names.map((name) => shares[name][moment][i]),
+      return draw(`theory-sources-${number}`, theory.parts.map(({ part, label }, i) => ({
+        type: "bar", orientation: "h", name: label, y: items.map((_, place) => place), x: items.map((item) => shares[item.algorithm][moment][i]),
         marker: { color: colour(part) }, hovertemplate: "%{x:.1%}<extra>%{fullData.name}</extra>",
       })), {
-        barmode: "relative", bargap: 0.35, height: 90 + 46 * names.length, hovermode: "y unified",
+        barmode: "relative", bargap: 0.35, height: 90 + 46 * items.length, hovermode: "y unified",
         xaxis: { title: { text: "Share of the variance" }, tickformat: ".0%", fixedrange: true, zeroline: true, zerolinecolor: colour("soft"), zerolinewidth: 2 },
-        yaxis: { tickvals: names.map((_, place) => place), ticktext: names.map((name) => theory.estimators[name]), autorange: "reversed", fixedrange: true, showgrid: false, zeroline: false },
+        yaxis: { tickvals: items.map((_, place) => place), ticktext: items.map((item) => item.label), autorange: "reversed", fixedrange: true, showgrid: false, zeroline: false },
       });
     }
 
@@ -260,15 +260,14 @@
       return draw(`theory-entropy-${number}`, [...curves, ...points], {
         height: innerWidth < 600 ? 430 : 440, hovermode: "closest", showlegend: true,
         legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 12 } },
-        xaxis: { title: { text: "Entropy of the policy, of the most possible" }, tickformat: ".0%", range: [-0.02, 1.02], fixedrange: true, zeroline: false },
+        xaxis: { title: { text: "Entropy, of the most possible" }, tickformat: ".0%", range: [-0.02, 1.02], fixedrange: true, zeroline: false },
         yaxis: { title: { text: what === "amount" ? "Saved, of the most" : "Share saved" }, tickformat: ".0%", range: [-0.03, 1.06], fixedrange: true, zeroline: false },
       });
     }
 
-    const items = names.map((algorithm) => ({ algorithm, label: theory.estimators[algorithm] }));
     if (theory.trials.length) {
       hidden = legend(`theory-legend-${number}`, items, variance);
-      for (const [part, label] of Object.entries(theory.parts)) {
+      for (const { part, label } of theory.parts) {
         const key = document.createElement("span");
         const swatch = document.createElement("i");
         key.className = "key";
