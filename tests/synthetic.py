@@ -115,7 +115,8 @@ def make_theory(trials: int = 2, environment: str = "CartPole-v0") -> Theory:
             for number in range(trials)
         ),
         curves=tuple(
-            EntropyCurve(rival, actions, (1.0, 0.6, 0.2), (0.1, 0.5, 0.6), (0.0, 0.4, 0.5), (0.2, 0.6, 0.7), (1.0, 0.7, 0.1))
+            EntropyCurve(rival, actions, (1.0, 0.6, 0.2), (0.1, 0.5, 0.6), (0.0, 0.4, 0.5), (0.2, 0.6, 0.7),
+                         amount=(1.0, 0.7, 0.1))
             for rival in ("actor_critic", "advantage_actor_critic")
             for actions in (2, 3)
         ),

@@ -193,12 +193,18 @@ def _theory(document: Mapping[str, Any]) -> Theory:
 def _trial(part: Mapping[str, Any]) -> Trial:
     if part["algorithm"] not in ALGORITHMS:
         raise ValueError("an unknown algorithm")
-    names = ("trial", "actions", "parameters", "replicates", "seed")
     moments = tuple(map(_moment, part["moments"]))
     if not moments or any(list(map(_key, m.rows)) != list(map(_key, moments[0].rows)) for m in moments):
         raise ValueError("moments that do not fit each other")
     return Trial(
-        _word(part["environment"]), part["algorithm"], *(_whole(part[name]) for name in names), moments=moments
+        environment=_word(part["environment"]),
+        algorithm=part["algorithm"],
+        trial=_whole(part["trial"]),
+        actions=_whole(part["actions"]),
+        parameters=_whole(part["parameters"]),
+        replicates=_whole(part["replicates"]),
+        seed=_whole(part["seed"]),
+        moments=moments,
     )
 
 
@@ -207,9 +213,17 @@ def _key(row: Row) -> tuple[str, str]:
 
 
 def _moment(part: Mapping[str, Any]) -> Moment:
-    numbers = {name: _number(part[name]) for name in ("length", "score", "entropy", "reference")}
-    counts = {name: _whole(part[name]) for name in ("episode", "steps", "episodes")}
-    return Moment(**counts, **numbers, noise=_float(part["noise"]), rows=tuple(map(_row, part["rows"])))
+    return Moment(
+        episode=_whole(part["episode"]),
+        steps=_whole(part["steps"]),
+        episodes=_whole(part["episodes"]),
+        length=_number(part["length"]),
+        score=_number(part["score"]),
+        entropy=_number(part["entropy"]),
+        reference=_number(part["reference"]),
+        noise=_float(part["noise"]),
+        rows=tuple(map(_row, part["rows"])),
+    )
 
 
 def _row(part: Mapping[str, Any]) -> Row:

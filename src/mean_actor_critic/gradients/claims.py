@@ -95,8 +95,8 @@ def _baseline(survey: Survey | None) -> Claim:
     if survey is None:
         return Claim(name, "not measured", "", "")
     exact = (
-        f"a baseline for each state changes its mean and covariance by at most {survey.baseline:.0e} in {survey.checks} "
-        "checks"
+        f"a baseline for each state changes its mean and covariance by at most {survey.baseline:.0e}, in "
+        f"{survey.checks} checks"
     )
     return Claim(name, "holds" if survey.baseline < ROUNDING else "fails", exact, "")
 
@@ -117,7 +117,7 @@ def _entropy(survey: Survey | None, trials: Sequence[Trial], rival: str) -> Clai
     pairs = [(moment.entropy.value, _saved(row)) for moment, row in _rows(trials, rival, str.isdecimal)]
     deep = ""
     if len(set(pairs)) > 2:
-        rank = spearmanr(*zip(*pairs, strict=True)).statistic
+        rank = spearmanr([entropy for entropy, _ in pairs], [saved for _, saved in pairs]).statistic
         most, least = max(pairs), min(pairs)
         deep = (
             f"MAC saves {most[1]:.0%} of {title}’s variance at the highest entropy ({most[0]:.2f} nats) and "

@@ -94,8 +94,9 @@ def freeze(agent: Agent, pool: Pool) -> tuple[Frozen, Steps]:
     returns = np.asarray(pool.returns, np.float64)
     q = mlp(networks.critic, seen, agent.experiment.setup.activation)
     beyond = returns - np.take_along_axis(q, pool.action[:, None].astype(np.intp), axis=1)[:, 0]
-    steps: Any = Steps(seen, pool.action, returns, beyond - _of_others(beyond, pool))
-    return Frozen(networks.policy, networks.critic, np.mean(pool.first_returns, dtype=np.float64)), steps
+    steps: Any = (seen, pool.action, returns, beyond - _of_others(beyond, pool))
+    baseline: Any = np.mean(pool.first_returns, dtype=np.float64)
+    return Frozen(networks.policy, networks.critic, baseline), Steps(*steps)
 
 
 def _of_others(values: HostArray, pool: Pool) -> HostArray:

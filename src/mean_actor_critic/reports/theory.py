@@ -93,8 +93,8 @@ def _digits(value: float) -> str:
 def sources_of(row: Row) -> dict[str, float]:
     """The parts of a variance as shares of it, in the order of `SOURCES`.
 
-    With returns, which action is taken and what follows are one thing: to tell them apart takes a critic, and all that is
-    wrong with it would be seen here.
+    With returns, which action is taken and what follows are one thing: to tell them apart takes a critic, and all that
+    is wrong with it would be seen here.
     """
     whole = row["variance"].value
     parts = {part: row[part].value / whole if whole > 0 else 0.0 for part in SOURCES}
