@@ -277,7 +277,8 @@ def test_the_variance_split_adds_up_to_the_total():
     assert moment.row("mac", "1")["actions"].value == 0.0
 
 
-def test_intervals_hold_the_exact_numbers_as_often_as_they_promise():
+def test_intervals_hold_the_exact_numbers_as_often_as_they_promise(monkeypatch):
+    monkeypatch.setattr(deep, "RESAMPLES", 300)
     problem, policy, table, agent = small_world()
     q = np.broadcast_to(table, (HORIZON, STATES, ACTIONS))
     exact = measure(problem, policy, q, 0.0, discounted=False)
@@ -297,7 +298,7 @@ def test_intervals_hold_the_exact_numbers_as_often_as_they_promise():
         truth[name, "1", "states"] = np.trace(exact[name].states) / steps**2
     unit = np.sqrt(max(np.sum(gradient**2), np.sum(exact["mac"].mean ** 2)))
     truth["mac", "1", "bias"] = np.sqrt(np.sum((exact["mac"].mean - gradient) ** 2)) / unit
-    studies = 150
+    studies = 100
     held = dict.fromkeys(truth, 0)
     for seed in range(studies):
         pool = sampled_pool(problem, policy, EPISODES, np.random.default_rng([1, seed]))

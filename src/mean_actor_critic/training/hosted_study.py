@@ -148,7 +148,7 @@ class HostedStudy:
             self._recent.append(float(lesson.metrics.episode_return[i]))
             self._played[trial] += 1
             if self._played[trial] in self._snapshots.moments:
-                own = jax.tree.map(lambda x, trial=trial: np.asarray(x[[trial]]), self._state._replace(replay=()))
+                own = jax.tree.map(lambda x, i=trial: np.asarray(x[i : i + 1]), self._state._replace(replay=()))
                 self._snapshots.take(int(self._played[trial]), np.array([trial]), own)
             self._begin(int(trial), np.asarray(lesson.draws[i]))
 
