@@ -14,6 +14,7 @@ from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import papers_grid
 from mean_actor_critic.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
+from mean_actor_critic.theory import EPISODE, STATISTICS, Claim, EntropyCurve, Moment, Number, Row, Theory, Trial
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
 SPACES = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
@@ -102,3 +103,43 @@ def _result(sweep: Sweep, cell: Cell) -> CellResult:
     noisy = np.clip(curves + random.normal(0, 10, curves.shape), 8, 200).astype(np.float32)
     diverged_at = np.where(random.random(shape) < 0.02 * (rates[:, None] > 0.02), 5, 0).astype(np.int32)
     return CellResult(noisy, diverged_at)
+
+
+def make_theory(trials: int = 2, environment: str = "CartPole-v0") -> Theory:
+    """Measurements that were never made."""
+    batches = ("1", EPISODE)
+    return Theory(
+        command="mac reproduce theorems --trials 2",
+        versions=VERSIONS,
+        trials=tuple(
+            Trial(environment, "mac", number, 2, 450, 1000, 0, tuple(_moment(e, number, batches) for e in (0, 50, 100)))
+            for number in range(trials)
+        ),
+        curves=tuple(
+            EntropyCurve(rival, actions, (1.0, 0.6, 0.2), (0.1, 0.5, 0.6), (0.0, 0.4, 0.5), (0.2, 0.6, 0.7),
+                         amount=(1.0, 0.7, 0.1))
+            for rival in ("actor_critic", "advantage_actor_critic")
+            for actions in (2, 3)
+        ),
+        problems=1000,
+        claims=(
+            Claim("Theorem 1 <b>", "holds", "differ by 1e-15 & less", "0 of 5"),
+            Claim("Theorem 2 on trajectories", "fails", "a counterexample", ""),
+            Claim("Entropy", "depends", "", "40 % to 60 %"),
+        ),
+    )  # fmt: skip
+
+
+def _moment(episode: int, number: int, batches: tuple[str, ...]) -> Moment:
+    def row(estimator: str, batch: str) -> Row:
+        scale = 1.0 + len(estimator) * (1 + episode) + number
+        values = dict.fromkeys(STATISTICS, Number(0.5, 0.4, 0.6))
+        whole = Number(scale, 0.9 * scale, 1.1 * scale)
+        parts = {"actions": 0.7 * scale, "states": 0.5 * scale, "returns": 0.0, "trajectories": -0.2 * scale}
+        split = {name: Number(value, value, value) for name, value in parts.items()}
+        return Row(estimator, batch, {**values, "variance": whole, **split, "bias": Number(*[float("nan")] * 3)})
+
+    rows = tuple(row(estimator, batch) for batch in batches for estimator in ENDS)
+    entropy = Number(0.6 - episode / 300, 0.1, 0.7)
+    return Moment(episode, 100_000, 1000, Number(50.0, 49.0, 51.0), Number(50.0, 49.0, 51.0), entropy,
+                  Number(1.0, 0.9, 1.1), 0.01, rows)  # fmt: skip

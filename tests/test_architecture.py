@@ -25,11 +25,12 @@ LAYERS = (
     {"environments"},
     {"store"},
     {"agent", "grid"},
-    {"run", "sweep"},
+    {"run", "sweep", "theory"},
     {"atari_run"},
     {"progress"},
     {"presets"},
     {"training", "watching"},
+    {"gradients"},
     {"studies"},
     {"reports"},
     {"atari_commands"},
@@ -47,8 +48,8 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "progress",
-               "presets", "atari_experiment", "atari_run", "atari_commands",
+WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "theory",
+               "progress", "presets", "atari_experiment", "atari_run", "atari_commands",
                "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip
@@ -137,7 +138,7 @@ def test_reports_know_studies_only_by_the_paper_s_numbers():
 
 def test_reports_never_train():
     assert not {part_of(name) for module in modules_of(("reports",)) for name in own_imports(module)} & {
-        "training", "learners", "estimators", "critic_targets", "kernels",
+        "training", "learners", "estimators", "critic_targets", "kernels", "gradients",
     }  # fmt: skip
 
 

@@ -240,6 +240,13 @@ def _checked(name: str, given: Any, trials: int) -> Any:
     return value
 
 
+def of_episodes(experiment: AnyExperiment) -> Experiment:
+    """An experiment, unless it is one on games: an InputError then."""
+    if isinstance(experiment, AtariExperiment):
+        raise InputError("RUN|AGENT", experiment.setup.environment, "one trained by episodes, not on an Atari game")
+    return experiment
+
+
 def any_experiment_from_json(document: Any) -> AnyExperiment:
     """The experiment, on games or not, that its `to_json` described.
 

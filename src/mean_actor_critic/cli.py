@@ -91,6 +91,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
     )
     _add_checkpoint_seconds(train)
+    train.add_argument(
+        "--snapshots", metavar="N|E,E", default="0",
+        help="keep every trial's networks at N moments from first to last, or after these episodes, for mac gradients",
+    )  # fmt: skip
     _add_tensorboard(train)
     _add_quiet(train)
     atari_commands.add_train_options(train)
@@ -125,6 +129,23 @@ def make_parser() -> argparse.ArgumentParser:
     watch.add_argument(
         "--out", metavar="FILE", required=True, help="such as video.mp4; the return is added to its name"
     )
+
+    gradients = command("gradients", _gradients, "Measure bias and variance of every policy-gradient estimator.")
+    gradients.add_argument(
+        "player", metavar="RUN|AGENT", help="a run folder, best one trained with --snapshots, or an agent"
+    )
+    gradients.add_argument("--trial", type=int, help="which trial of the run (default: 0)")
+    gradients.add_argument(
+        "--batch-sizes", metavar="N,N", default="1,16,episode",
+        help="numbers of independent states; episode: whole episodes; update: episodes as training averages them "
+        "(default: 1,16,episode)",
+    )  # fmt: skip
+    gradients.add_argument("--replicates", type=int, default=1000, help="estimates of each kind (default: 1000)")
+    gradients.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    gradients.add_argument("--out", metavar="DIR", help="(default: the run folder, or a new one in runs/ for an agent)")
+    _add_env(gradients)
+    _add_worker_options(gradients)
+    _add_quiet(gradients)
 
     check = command("check", _check, "Say in plain words what would go wrong with an environment.")
     check.add_argument("environment", metavar="ENV", help=_ENVIRONMENT)
@@ -162,8 +183,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(sweep)
 
     reproduce = command("reproduce", _reproduce, "Repeat an experiment of the paper.")
-    studies = [*CLASSIC_CONTROL, atari_commands.STUDY]
-    reproduce.add_argument("study", choices=studies, help="the five algorithms on this task; or MAC and A2C on games")
+    reproduce.add_argument(
+        "study", choices=[*CLASSIC_CONTROL, atari_commands.STUDY, THEOREMS],
+        help="the five algorithms on this task; MAC and A2C on games; the paper's theory, exactly and in networks",
+    )  # fmt: skip
     extent = reproduce.add_mutually_exclusive_group()
     looks = ", ".join(
         "{}: {} trials of {} episodes".format(name, *task.quick) for name, task in CLASSIC_CONTROL.items()
@@ -175,7 +198,7 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--search", metavar="DIR", help=f"with --full: the sweep folder to take or make (default: {RUNS}/sweep-STUDY)"
     )
-    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100; atari: 5)")
+    reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100; atari: 5; theorems: 3)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
     reproduce.add_argument("--seed", type=int, default=0, help="(default: 0)")
@@ -194,6 +217,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+THEOREMS = "theorems"
 EPISODES = 200  # of a trial, unless said otherwise
 _ENVIRONMENT = "a Gymnasium id (CartPole-v0, LunarLander-v3, ALE/Pong-v5, package:Id-v0), or my_module:make_env"
 
@@ -303,6 +327,7 @@ def _train(options: argparse.Namespace) -> None:
             step_seconds=options.step_seconds,
             out=options.out,
             checkpoint_seconds=_checkpoint_seconds(options),
+            snapshots=_parse_snapshots(options.snapshots),
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
             on_curves=events.write,
@@ -431,23 +456,125 @@ def _export(options: argparse.Namespace) -> None:
     print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
 
 
+def _gradients(options: argparse.Namespace) -> None:
+    from mean_actor_critic.atari_experiment import of_episodes
+    from mean_actor_critic.atari_run import AtariRun
+    from mean_actor_critic.reports import theory as report
+    from mean_actor_critic.store import make_folder, sole_writer
+    from mean_actor_critic.theory import Theory, write_theory
+
+    player = _load_player(options.player, None)
+    experiment = of_episodes(player.experiment)
+    assert not isinstance(player, AtariRun)
+    run = player if _is_run(player) else None
+    if run is None and options.trial is not None:
+        raise InputError("--trial", options.trial, "nothing with an agent, which is one trial")
+    from mean_actor_critic.gradients.claims import claims
+    from mean_actor_critic.gradients.moments import frozen_agents, measure_trial, parse_batches
+    from mean_actor_critic.training.devices import versions
+
+    batches = parse_batches(options.batch_sizes)
+    frozen_agents(player, options.trial or 0)  # what cannot be measured, or written, is said before the work
+    name = options.player if run else f"{RUNS}/gradients-{as_file_name(Path(options.player).stem)}"
+    folder = Path(options.out or name)
+    make_folder(folder)
+    if run is not None and not run.snapshots and not options.quiet:
+        print(f"{options.player}: was trained without --snapshots; only its last state is measured", file=sys.stderr)
+    with progress_display(options.quiet) as watch:
+        trial = measure_trial(
+            player,
+            options.trial or 0,
+            batches=batches,
+            replicates=options.replicates,
+            seed=options.seed,
+            environment=options.env,
+            workers=options.workers,
+            step_seconds=options.step_seconds,
+            on_progress=watch("gradients"),
+        )
+    theory = Theory(
+        command=_command_line(options),
+        versions=versions(experiment.engine),
+        trials=(trial,),
+        curves=(),
+        problems=0,
+        claims=claims(None, (trial,)),
+    )
+    with sole_writer(folder):
+        file = write_theory(folder, theory)
+    if not options.quiet:
+        for table in report.tables(theory):
+            _console().print(table)
+        print(f"written: {file}; mac report {folder} makes a page of it")
+
+
+def _reproduce_theorems(options: argparse.Namespace) -> None:
+    from mean_actor_critic.reports import content, files, sources
+    from mean_actor_critic.reports import theory as report
+    from mean_actor_critic.reports.plots import require_matplotlib
+    from mean_actor_critic.store import sole_writer
+    from mean_actor_critic.theory import write_theory
+
+    require_matplotlib()
+    with_page = _can_make_page()
+    if options.full:
+        raise InputError("--full", THEOREMS, "nothing with the theorems, which need no search")
+    from mean_actor_critic.studies.theorems import reproduce
+
+    task = CLASSIC_CONTROL["cart-pole"]
+    trials = options.trials if options.trials is not None else (1 if options.quick else 3)
+    episodes = task.episodes if options.episodes is None else options.episodes
+    folder = Path(options.out or f"{RUNS}/{THEOREMS}-{trials}x{episodes}-seed{options.seed}")
+    started = time.monotonic()
+    with progress_display(options.quiet) as watch:
+        theory = reproduce(task, folder, trials, episodes, options.seed, watch, _command_line(options))
+    with sole_writer(folder):
+        written = [write_theory(folder, theory)]
+    if not options.quiet:
+        for line in report.verdicts(theory):
+            print(line)
+    if with_page:
+        numbers = content.read(sources.find_sources([folder]))
+        written += files.write_report(numbers, _record_best(numbers, None), folder / "report")[-1:]
+    if not options.quiet:
+        print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, written))}")
+
+
+def _command_line(options: argparse.Namespace) -> str:
+    """What was typed, as far as it says what was measured."""
+    import shlex
+
+    if options.command == "gradients":
+        words = ["mac", "gradients", options.player, "--batch-sizes", options.batch_sizes]
+        words += ["--replicates", str(options.replicates), "--seed", str(options.seed)]
+        return shlex.join(words + (["--trial", str(options.trial)] if options.trial is not None else []))
+    words = ["mac", "reproduce", THEOREMS, "--seed", str(options.seed)]
+    for name in ("trials", "episodes"):
+        words += [f"--{name}", str(getattr(options, name))] if getattr(options, name) is not None else []
+    return shlex.join(words + (["--quick"] if options.quick else []))
+
+
+def _parse_snapshots(text: str) -> int | list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError("--snapshots", text, "a number such as 5, or episodes such as 0,50,200") from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 def _reproduce(options: argparse.Namespace) -> None:
     if options.study == atari_commands.STUDY:
         return _reproduce_atari(options)
     atari_commands.require_no_game_options(options)
+    if options.study == THEOREMS:
+        return _reproduce_theorems(options)
     from mean_actor_critic.reports import classic_control as report
     from mean_actor_critic.reports import files
     from mean_actor_critic.reports.answer import answer
-    from mean_actor_critic.reports.page import require_page
     from mean_actor_critic.reports.plots import require_matplotlib
 
     require_matplotlib()
-    with_page = True
-    try:
-        require_page()
-    except MacError as fault:
-        with_page = False
-        print(f"mac: there will be no page: {fault}", file=sys.stderr)
+    with_page = _can_make_page()
     from mean_actor_critic.studies.classic_control import reproduce
 
     task = CLASSIC_CONTROL[options.study]
@@ -575,12 +702,13 @@ def _report(options: argparse.Namespace) -> None:
         return
     from mean_actor_critic.reports import content, files, page, plots, sources
     from mean_actor_critic.reports.answer import answer, notes
+    from mean_actor_critic.store import make_folder
 
     plots.require_matplotlib()
     page.require_page()
     found = sources.find_sources(options.paths)
     folder = Path(options.out)
-    files.make_folder(folder)  # what cannot be written is said before the work
+    make_folder(folder)  # what cannot be written is said before the work
     numbers = content.read(found)
     recording = page.Recording("No video was asked for.") if options.no_video else _record_best(numbers, options.env)
     written = files.write_report(numbers, recording, folder)
@@ -589,6 +717,18 @@ def _report(options: argparse.Namespace) -> None:
         print(line)
     size = written[-1].stat().st_size / 2**20
     print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
+
+
+def _can_make_page() -> bool:
+    """Whether the report's extra is installed; if not, that is said now, before long work."""
+    from mean_actor_critic.reports.page import require_page
+
+    try:
+        require_page()
+    except MacError as fault:
+        print(f"mac: there will be no page: {fault}", file=sys.stderr)
+        return False
+    return True
 
 
 def _record_best(numbers: "Content", environment: str | None) -> "Recording":

@@ -45,6 +45,7 @@ DEEPEST_KWARGS = 20  # lists and dictionaries within each other
 MAX_EPISODE_STEPS = (1, 1_000_000)
 FIRST_TRIALS = (0, 10**9)
 SEEDS = (0, 2**31 - 1)
+MOST_SNAPSHOTS = 100  # moments of training at which networks are kept
 
 
 def _parse_widths(text: str) -> tuple[int, ...]:
@@ -174,6 +175,26 @@ def require_whole(field: str, value: object, low: int, high: int) -> int:
     if not is_whole(number, low, high):
         raise InputError(field, value, f"a whole number from {low} to {high}")
     return number
+
+
+def checked_moments(asked: Any, episodes: int) -> tuple[int, ...]:
+    """The moments of training, after so many episodes, that `asked` names: ascending.
+
+    A number asks for so many of them, evenly spaced from before the first episode to after the last; one is the last. A
+    list names the episodes themselves.
+
+    Raises:
+        InputError: there are no such moments.
+    """
+    asked = plain(asked)
+    if is_whole(asked, 0, MOST_SNAPSHOTS):
+        spaced = [round(i * episodes / (asked - 1)) for i in range(asked)] if asked > 1 else [episodes] * asked
+        return tuple(sorted(set(spaced)))
+    named = isinstance(asked, tuple) and len(asked) <= MOST_SNAPSHOTS
+    if not named or not all(is_whole(episode, 0, episodes) for episode in asked):
+        allowed = f"how many, up to {MOST_SNAPSHOTS}, or a list of episodes from 0 to {episodes}"
+        raise InputError("snapshots", asked, allowed)
+    return tuple(sorted(set(asked)))
 
 
 def parse_settings(assignments: Iterable[str], known: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.experiment import Experiment, require_whole
 
 STATE = "state/"  # prefix of the learner state's arrays in a checkpoint; the rest are curves
+SNAPSHOTS = "snapshots/"  # prefix of networks as they were, with the episode: snapshots/50/policy/0/weight
+NETWORKS = ("policy/", "critic/", "normalizer/mean", "normalizer/variance")  # what an agent is made of
 
 
 class Run:
@@ -64,7 +66,14 @@ class Run:
     @property
     def digest(self) -> str:
         """SHA-256 of everything learned: curves, weights, optimiser states, replay. Equal digests are equal bits."""
-        return store.digest_of_arrays(self._arrays or {}, {})
+        learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
+        return store.digest_of_arrays(learned, {})
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """The moments, after so many episodes, from which `agent` has the networks of every trial."""
+        done = -1 if self._arrays is None else int(self.episodes_done.min())
+        return tuple(episode for episode in self.manifest.snapshots if episode <= done)
 
     @property
     def status(self) -> list[str]:
@@ -76,13 +85,17 @@ class Run:
             for diverged, done in zip(self.diverged_at, self.episodes_done, strict=True)
         ]
 
-    def agent(self, trial: int = 0) -> Agent:
-        """The agent of one trial as it is at the last checkpoint."""
+    def agent(self, trial: int = 0, episode: int | None = None) -> Agent:
+        """The agent of one trial as it is at the last checkpoint, or as it was after one of the `snapshots`."""
         trial = require_whole("trial", trial, 0, self.experiment.trials - 1)
+        if episode is not None and episode not in self.snapshots:
+            kept = ", ".join(map(str, self.snapshots)) or "none, because the run was started without snapshots"
+            raise InputError("episode", episode, f"one that was kept: {kept}")
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
-        parts = (STATE + "policy/", STATE + "critic/", STATE + "normalizer/mean", STATE + "normalizer/variance")
-        learned = {name.removeprefix(STATE): array for name, array in self._arrays.items() if name.startswith(parts)}
+        prefix = STATE if episode is None else f"{SNAPSHOTS}{episode}/"
+        parts = tuple(prefix + part for part in NETWORKS)
+        learned = {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(parts)}
         if any(array.shape[:1] != (self.experiment.trials,) for array in learned.values()):
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: networks of other trials")
         of_trial = {name: array[trial] for name, array in learned.items()}

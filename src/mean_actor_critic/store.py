@@ -3,7 +3,8 @@
 A run folder holds
     manifest.json                    what runs: experiment, compiled width, versions; written once
     checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all (on Atari games
-                                     agent steps and evaluations); the last two
+                                     agent steps and evaluations); the last two. And, if asked for, every trial's
+                                     networks as they were at some moments
     lock                             held by the process that writes here
 Every file carries a SHA-256 of its content. Arrays are safetensors, the rest is JSON; nothing is unpickled, evaluated
 or followed through a symbolic link.
@@ -20,7 +21,7 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ import safetensors.numpy
 from mean_actor_critic.atari_experiment import AnyExperiment, any_experiment_from_json
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
+from mean_actor_critic.experiment import Experiment, checked_moments
 
 RUN_FORMAT = "mean_actor_critic run 2"
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
@@ -54,6 +56,7 @@ class Manifest(NamedTuple):
     created: str  # ISO 8601, UTC
     versions: dict[str, str]  # of everything else that the bits depend on
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
+    snapshots: tuple[int, ...] = ()  # episodes after which networks are kept as they were, ascending
 
 
 def now() -> str:
@@ -195,8 +198,26 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         raise
 
 
-def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[str, Any], str]:
+def make_folder(path: Path) -> None:
+    """Make a folder, if it is not there.
+
+    Raises:
+        InputError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError("out", str(path), "a folder that can be written")
+
+
+def read_document(
+    file: Path, format_name: str, names: set[str], optional: frozenset[str] = frozenset()
+) -> tuple[dict[str, Any], str]:
     """The JSON that `create_folder` wrote, with these `names` beside its format, and its checksum.
+
+    What is `optional` may be missing.
 
     Raises:
         DamagedFileError: it is not what was written.
@@ -215,13 +236,18 @@ def read_document(file: Path, format_name: str, names: set[str]) -> tuple[dict[s
             raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
     except RecursionError:
         raise damaged from None
-    if set(document) != {"format", *names}:
+    if set(document) - optional != {"format", *names}:
         raise damaged
     return document, digest
 
 
 def create_run(
-    path: Path, experiment: AnyExperiment, spaces: Spaces, width: int, versions: Mapping[str, str]
+    path: Path,
+    experiment: AnyExperiment,
+    spaces: Spaces,
+    width: int,
+    versions: Mapping[str, str],
+    snapshots: Sequence[int] = (),
 ) -> Manifest:
     """Make the folder of a new run, or fill an empty one.
 
@@ -236,6 +262,7 @@ def create_run(
         "width": width,
         "created": now(),
         "versions": dict(versions),
+        **({"snapshots": list(snapshots)} if snapshots else {}),
     }
     create_folder(path, "manifest.json", document)
     return read_manifest(path)
@@ -256,7 +283,8 @@ def read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not os.path.lexists(file):
         raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
-    document, digest = read_document(file, RUN_FORMAT, {"experiment", "spaces", "width", "created", "versions"})
+    names = {"experiment", "spaces", "width", "created", "versions"}
+    document, digest = read_document(file, RUN_FORMAT, names, frozenset({"snapshots"}))
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
     width, created, versions = (document[key] for key in ("width", "created", "versions"))
     if not isinstance(created, str) or not isinstance(versions, dict):
@@ -266,11 +294,13 @@ def read_manifest(path: Path) -> Manifest:
     try:
         experiment = any_experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
+        episodes = experiment.episodes if isinstance(experiment, Experiment) else 0
+        snapshots = checked_moments(document.get("snapshots", []), episodes)
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
     if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
         raise damaged
-    return Manifest(experiment, spaces, width, created, versions, digest)
+    return Manifest(experiment, spaces, width, created, versions, digest, snapshots)
 
 
 def digest_of_document(document: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from mean_actor_critic.sweep import RULES
 def answer(content: Content) -> tuple[str, str]:
     """What a report comes to: the beginning of a sentence that says who is best, and the rest of it."""
     if not content.answer:
-        return _of_searches(content)
+        return _of_searches(content) if content.searches else _of_theory(content)
     best = content.answer[0]
     verb = "has the highest mean return:" if len(content.answer) > 1 else "reaches a mean return of"
     lead = f"On {content.title}, {best.entry.label} {verb} {_number(best)} over {content.answer_at} episodes"
@@ -71,6 +71,15 @@ def _of_searches(content: Content) -> tuple[str, str]:
     where = f" of {search.source.name}" if len(content.searches) > 1 else ""
     lead = f"On {content.title}, the best of the {search.tried} settings{where} score {_listed(parts)}"
     return lead, f" ({RULES[search.plan.rule]}); these are numbers that settings were chosen by, not results."
+
+
+def _of_theory(content: Content) -> tuple[str, str]:
+    """With nothing but measurements of estimators: how the claims fared."""
+    claims = [claim for source in content.sources.theories for claim in source.theory.claims]
+    counts = {verdict: [claim.verdict for claim in claims].count(verdict) for verdict in ("holds", "fails", "depends")}
+    words = {"holds": "hold", "fails": "fail", "depends": "depend on more"}
+    parts = [f"{count} {words[verdict]}" for verdict, count in counts.items() if count]
+    return f"Of what the paper claims of its estimators, {_listed(parts) or 'nothing was decided'}", "."
 
 
 def _listed(parts: list[str]) -> str:

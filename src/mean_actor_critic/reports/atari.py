@@ -17,11 +17,11 @@ from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.reports.files import latex_table, make_folder
+from mean_actor_critic.reports.files import latex_table
 from mean_actor_critic.reports.plots import COLOURS, figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
 from mean_actor_critic.reports.tables import Sheet, plain_table, summary_cells, terminal_table, write_csv
-from mean_actor_critic.store import write_whole
+from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS, Game
 
 _LINE = "#444444"

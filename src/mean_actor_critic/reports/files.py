@@ -3,20 +3,22 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.page import Recording, write_page
 from mean_actor_critic.reports.protocol import is_papers_grid
 from mean_actor_critic.reports.search import winners_sheet, write_summary
 from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
-from mean_actor_critic.store import write_whole
+from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
+from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.sweep import RULES
+from mean_actor_critic.theory import Theory
 
 PAGE = "index.html"
 
@@ -37,21 +39,12 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
         grids.append(f"grid{suffix}.json")
         if not is_papers_grid(search.plan):
             files.append(_write_text(folder / grids[-1], json.dumps(search.plan.grid.to_json(), indent=1)))
+    for number, source in enumerate(content.sources.theories, start=1):
+        suffix = f"-{number}" if len(content.sources.theories) > 1 else ""
+        files += write_theory_files(source.theory, folder, suffix)
     page = folder / PAGE
     write_page(content, recording, [file.name for file in files], grids, page)
     return [*files, page]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a report, if it is not there.
-
-    Raises:
-        InputError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise InputError("out", str(folder), f"a folder that can be made ({fault.strerror})") from None
 
 
 def _write_runs(content: Content, folder: Path) -> list[Path]:
@@ -88,6 +81,43 @@ def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list
     write_csv(winners["csv"], [sheet.columns, *sheet.rows])
     _write_text(winners["tex"], latex_table(sheet))
     return [*settings.values(), *sensitivity.values(), *winners.values()]
+
+
+def write_theory_files(theory: Theory, folder: Path, suffix: str = "") -> list[Path]:
+    """Write what was measured of the estimators: claims and numbers as tables, and figures; returns the files."""
+    claims = {kind: folder / f"claims{suffix}.{kind}" for kind in ("csv", "tex")}
+    sheet = claims_sheet(theory.claims)
+    write_csv(claims["csv"], [["claim", "verdict", "exactly", "in_networks"], *sheet.rows])
+    _write_text(claims["tex"], latex_table(sheet))
+    files = [*claims.values()]
+    if theory.trials:
+        gradients = {kind: folder / f"gradients{suffix}.{kind}" for kind in ("csv", "tex")}
+        write_csv(gradients["csv"], csv_rows(theory))
+        sheets = [moments_sheet(trial, batch) for trial in theory.trials for batch in trial.batches]
+        _write_text(gradients["tex"], "\n".join(map(latex_table, sheets)))
+        files += gradients.values()
+    several = len(theory.trials) > 1
+    for trial in theory.trials:
+        which, name = f"{suffix}-trial{trial.trial}" if several else suffix, trial_in_words(trial)
+        last = trial.batches[-1]
+        for stem, caption, draw in (
+            ("variance", f"{name}: variance through training", partial(plots.variances, trial, trial.batches)),
+            (
+                "variance-sources",
+                f"{name}: where the variance comes from, {batch_in_words(last)}",
+                partial(plots.variance_sources, trial, last),
+            ),
+        ):
+            picture = [folder / f"{stem}{which}.{kind}" for kind in ("png", "svg")]
+            draw(caption, *picture)
+            files += [*picture, _write_text(folder / f"{stem}{which}.tex", latex_figure(picture[0].name, caption))]
+    if theory.curves:
+        picture = [folder / f"variance-entropy{suffix}.{kind}" for kind in ("png", "svg")]
+        caption = "Variance that MAC saves against entropy"
+        plots.entropy_curves(theory, caption, *picture)
+        text = _write_text(folder / f"variance-entropy{suffix}.tex", latex_figure(picture[0].name, caption))
+        files += [*picture, text]
+    return files
 
 
 def _names(folder: Path, stem: str) -> dict[str, Path]:

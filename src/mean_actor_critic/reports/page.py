@@ -12,10 +12,10 @@ import numpy as np
 
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.reports import protocol
+from mean_actor_critic.reports import protocol, theory
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
-from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, dashes, score_range
+from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, DARK_PARTS, PARTS, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
 from mean_actor_critic.reports.tables import results_sheet
 from mean_actor_critic.store import write_whole
@@ -24,11 +24,11 @@ from mean_actor_critic.sweep import RULES
 MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once
 _LIGHT = {
     "paper": "#ffffff", "ink": "#1d2126", "soft": "#59616b", "line": "#d9dee4", "raised": "#f4f6f8",
-    "accent": "#b34700", **COLOURS,
+    "accent": "#b34700", **COLOURS, **PARTS,
 }  # fmt: skip
 _DARK = {
     "paper": "#14171b", "ink": "#e8ebee", "soft": "#a3acb6", "line": "#323941", "raised": "#1d2228",
-    "accent": "#ff9a52", **DARK_COLOURS,
+    "accent": "#ff9a52", **DARK_COLOURS, **DARK_PARTS,
 }  # fmt: skip
 
 
@@ -92,6 +92,7 @@ def _data(content: Content) -> dict[str, Any]:
         "results": {str(episodes): [_result(row) for row in rows] for episodes, rows in content.results.items()},
         "lines": _lines(content),
         "searches": [_search(search) for search in content.searches],
+        "theories": [theory.chart_data(source.theory) for source in content.sources.theories],
     }
 
 
@@ -174,6 +175,7 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         "longest": max((entry.source.done for entry in content.entries), default=1),
         "colours_of": _colours(content),
         "searches": [_search_words(search) for search in content.searches],
+        "theories": [theory.words(source.theory) for source in content.sources.theories],
         "alt": _alternatives(content),
         "video": base64.b64encode(recording.video).decode() if recording.video else "",
         "video_words": recording.words,
@@ -195,8 +197,12 @@ def _sections(content: Content) -> list[tuple[str, str]]:
         (f"search-{number}", f"Search {number}" if several else "Search")
         for number, _ in enumerate(content.searches, start=1)
     ]
+    theories = [
+        (f"theory-{number}", f"Theory {number}" if len(content.sources.theories) > 1 else "Theory")
+        for number, _ in enumerate(content.sources.theories, start=1)
+    ]
     agent = [("agent", "Best agent")] if content.entries else []
-    return [*runs, *searches, *agent, ("protocol", "Protocol")]
+    return [*runs, *searches, *theories, *agent, ("protocol", "Protocol")]
 
 
 def _colours(content: Content) -> dict[str, str]:

@@ -12,7 +12,9 @@ import numpy as np
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.content import Entry, Result, Search
+from mean_actor_critic.reports.theory import SOURCES, batch_in_words, entropy_points, sources_of
 from mean_actor_critic.store import write_whole
+from mean_actor_critic.theory import Theory, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +35,8 @@ DARK_COLOURS = {  # the same, lighter, for dark pages
     "advantage_reinforce": "#E9A3CB",
     "reinforce": "#A9B0B8",
 }
+PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}  # of a variance
+DARK_PARTS = {"actions": "#F0B833", "states": "#7CC7F0", "returns": "#8A9199", "trajectories": "#D46A9F"}
 DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart; names as Plotly has them
 _STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
@@ -129,6 +133,74 @@ def sensitivity(search: Search, title: str, *files: Path) -> None:
         axes.set(xlabel="Score", ylabel="Share of settings that reach it", title=_literal(title))
         axes.set_ylim(0, 1.02)
         axes.grid(alpha=0.25)
+
+
+def variances(trial: Trial, batches: Sequence[str], title: str, *files: Path) -> None:
+    """The variance of every estimator through training, a panel for each batch; PNG or SVG."""
+    with figure_of(files, (1.5 + 3.1 * len(batches), 4.0)) as figure:
+        panels: Any = figure.subplots(1, len(batches), squeeze=False, sharey=True)
+        episodes = [moment.episode for moment in trial.moments]
+        for panel, batch in zip(panels[0], batches, strict=True):
+            for name, algorithm in ALGORITHMS.items():
+                numbers = [moment.row(name, batch)["variance"] for moment in trial.moments]
+                value = np.array([number.value for number in numbers])
+                error = np.abs(np.array([[n.low, n.high] for n in numbers]).T - value)
+                panel.errorbar(episodes, value, yerr=error, color=COLOURS[name], capsize=3, marker="o", markersize=4,
+                               linewidth=2.2 if name == "mac" else 1.4, label=algorithm.title)  # fmt: skip
+            panel.set(xlabel="Episode of training", title=batch_in_words(batch), yscale="log")
+            panel.grid(alpha=0.25)
+        panels[0][0].set_ylabel("Variance, all parameters")
+        panels[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.suptitle(_literal(title))
+
+
+def variance_sources(trial: Trial, batch: str, title: str, *files: Path) -> None:
+    """What every estimator's variance comes from, a panel for each moment; PNG or SVG."""
+    with figure_of(files, (2.2 + 2.4 * len(trial.moments), 3.2)) as figure:
+        panels: Any = figure.subplots(1, len(trial.moments), squeeze=False, sharey=True)
+        names = list(ALGORITHMS)
+        for panel, moment in zip(panels[0], trial.moments, strict=True):
+            shares = [sources_of(moment.row(name, batch)) for name in names]
+            above, below = np.zeros(len(names)), np.zeros(len(names))
+            for part, words in SOURCES.items():
+                value = 100 * np.array([share[part] for share in shares])
+                start = np.where(value >= 0, above, below)
+                panel.barh(range(len(names)), value, left=start, color=PARTS[part], label=words)
+                above, below = above + np.maximum(value, 0), below + np.minimum(value, 0)
+            panel.axvline(0, color="#444444", linewidth=0.8)
+            panel.axvline(100, color="#444444", linewidth=0.8, linestyle=":")
+            panel.set_yticks(range(len(names)), [ALGORITHMS[name].title for name in names])
+            panel.set(title=f"episode {moment.episode}", xlabel="% of the variance")
+        panels[0][0].invert_yaxis()
+        panels[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.suptitle(_literal(title))
+
+
+def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
+    """What MAC saves against entropy: how much in random problems, and which share there and in networks."""
+    with figure_of(files, (10.5, 4.2)) as figure:
+        left, right = figure.subplots(1, 2)
+        for curve in theory.curves:
+            style, label = (
+                "-" if curve.actions == 2 else "--",
+                f"{ALGORITHMS[curve.estimator].title}, {curve.actions} actions",
+            )
+            colour = COLOURS[curve.estimator]
+            left.plot(curve.entropy, curve.amount, style, color=colour, marker="o", markersize=3, label=label)
+            right.plot(curve.entropy, curve.saved, style, color=colour, marker="o", markersize=3)
+            right.fill_between(curve.entropy, curve.low, curve.high, color=colour, alpha=0.08, linewidth=0)
+        for rival in ("actor_critic", "advantage_actor_critic"):
+            x, y = entropy_points(theory, rival)
+            label = f"{ALGORITHMS[rival].title}, networks"
+            right.plot(x, y, "D", color=COLOURS[rival], markeredgecolor="black", label=label if len(x) else None)
+        left.set(ylabel="Variance saved, of its most", title="how much")
+        right.set(ylabel="Share of the variance saved", title="which share")
+        for panel in (left, right):
+            panel.set(xlabel="Entropy, of the most possible", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+            panel.grid(alpha=0.25)
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(frameon=False, fontsize=8)
+        figure.suptitle(_literal(title))
 
 
 def score_range(search: Search) -> tuple[float, float]:

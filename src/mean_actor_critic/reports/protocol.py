@@ -58,7 +58,8 @@ def seeds(content: Content) -> str:
 def commands(content: Content, grids: Sequence[str]) -> list[str]:
     """What to type to get the same again; `grids` name the files that hold the grids of searches."""
     sweeps = [sweep_command(search.plan, grid) for search, grid in zip(content.searches, grids, strict=True)]
-    return [*run_commands(content.sources.runs), *sweeps]
+    theories = [source.theory.command for source in content.sources.theories]
+    return [*run_commands(content.sources.runs), *sweeps, *theories]
 
 
 def settings(content: Content) -> Sheet | None:
@@ -87,6 +88,8 @@ def origins(content: Content) -> Sheet:
         digest = search.sweep.results_digest[:16]
         note = search.unfinished or told.get(search.sweep.path, "finished")
         rows.append([search.source.name, "sweep", search.sweep.created, str(last.episodes), digest, note])
+    for name, theory in content.sources.theories:
+        rows.append([name, "measurements of estimators", "", "", "", f"{len(theory.trials)} trials"])
     return Sheet("What this page was made from", columns, [[cell or "–" for cell in row] for row in rows], left=3)
 
 
@@ -94,6 +97,7 @@ def versions(content: Content) -> Sheet:
     """Of what the runs and sweeps were made with; a name with more than one version has them all."""
     made = [source.run.manifest.versions for source in content.sources.runs]
     made += [search.sweep.versions for search in content.searches]
+    made += [dict(source.theory.versions) for source in content.sources.theories]
     found: dict[str, dict[str, None]] = {}
     for name, version in itertools.chain.from_iterable(versions.items() for versions in made):
         found.setdefault(name, {})[version or "–"] = None

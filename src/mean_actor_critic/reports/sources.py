@@ -13,6 +13,7 @@ from mean_actor_critic.run import Run
 from mean_actor_critic.store import disk_faults
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, Task
 from mean_actor_critic.sweep import Sweep, is_sweep
+from mean_actor_critic.theory import Theory, is_theory, read_theory
 
 
 class RunSource(NamedTuple):
@@ -39,8 +40,15 @@ class SweepSource(NamedTuple):
     sweep: Sweep
 
 
+class TheorySource(NamedTuple):
+    """What was measured of estimators, and what its reader calls it."""
+
+    name: str
+    theory: Theory
+
+
 class Sources(NamedTuple):
-    """Runs and sweeps of one task."""
+    """Runs, sweeps and measurements of one task."""
 
     environment: str  # in words
     task: Task | None  # the paper's, if it is one of them
@@ -48,6 +56,7 @@ class Sources(NamedTuple):
     sweeps: list[SweepSource]
     # what the command that trained them says of each, by its folder; None: a report of what was found
     origins: Mapping[Path, str] | None = None
+    theories: tuple[TheorySource, ...] = ()
 
 
 def find_sources(paths: Sequence[str | Path]) -> Sources:
@@ -59,11 +68,14 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
     """
     runs: dict[Path, RunSource] = {}  # by where they really are: what is named twice counts once
     sweeps: dict[Path, SweepSource] = {}
+    theories: dict[Path, TheorySource] = {}
     for place in (place for path in paths for place in _places(Path(path))):
         where = place.resolve()
+        if is_theory(place):
+            theories.setdefault(where, TheorySource(printable(place), read_theory(place)))
         if is_sweep(place):
             sweeps.setdefault(where, SweepSource(printable(place), Sweep.load(place)))
-        elif where not in runs:
+        elif where not in runs and os.path.lexists(place / "manifest.json"):
             runs[where] = RunSource(printable(place), Run.load(place))
     order = list(ALGORITHMS)
     found = sorted(runs.values(), key=lambda source: order.index(source.algorithm))
@@ -71,11 +83,11 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
         _require_reporting_seed(source)
     for sweep in sweeps.values():
         _require_search(sweep)
-    if not sweeps and not any(source.done for source in found):
+    if not sweeps and not theories and not any(source.done for source in found):
         given = found[0].name if found else "nothing"
         raise InputError("RUN", given, "a run whose trials have all played an episode")
-    environment, task = _one_task(found, list(sweeps.values()))
-    return Sources(environment, task, found, list(sweeps.values()))
+    environment, task = _one_task(found, list(sweeps.values()), list(theories.values()))
+    return Sources(environment, task, found, list(sweeps.values()), theories=tuple(theories.values()))
 
 
 def printable(text: str | Path) -> str:
@@ -94,11 +106,12 @@ def _is_encodable(text: str) -> bool:
 
 
 def _places(folder: Path) -> list[Path]:
-    """The folder itself if it is a run or a sweep, else those in it that are."""
+    """The folder itself if it is a run or a sweep, else those in it that are, and what was measured of them."""
     if _is_place(folder):
         return [folder]
     with disk_faults(folder, "read"):
         inside = sorted(filter(_is_place, folder.iterdir())) if folder.is_dir() else []
+    inside += [folder] if is_theory(folder) else []
     if not inside:
         raise InputError("RUN", str(folder), "a run folder, a folder of run folders, or a sweep folder")
     return inside
@@ -142,12 +155,17 @@ class _Place(NamedTuple):
         return self[:2] == other[:2] and (self.steps == other.steps or None in (self.steps, other.steps))
 
 
-def _one_task(runs: Sequence[RunSource], sweeps: Sequence[SweepSource]) -> tuple[str, Task | None]:
+def _one_task(
+    runs: Sequence[RunSource], sweeps: Sequence[SweepSource], theories: Sequence[TheorySource]
+) -> tuple[str, Task | None]:
     places = [(source.name, _place_of(source.run.experiment)) for source in runs]
     places += [
         (name, _Place(sweep.plan.environment, "{}", sweep.plan.grid.fixed.get("max_episode_steps")))
         for name, sweep in sweeps
     ]
+    places += [(name, _Place(trial.environment, "{}", None)) for name, theory in theories for trial in theory.trials]
+    if not places:
+        return "Finite problems", None
     first_name, first = places[0]
     for name, place in places[1:]:
         if not place.agrees(first):

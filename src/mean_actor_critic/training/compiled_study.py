@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from mean_actor_critic.networks import ACTIVATIONS
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import compiled
-from mean_actor_critic.training.records import checkpoint_arrays, starting_point
+from mean_actor_critic.training.records import Snapshots, checkpoint_arrays, starting_point
 from mean_actor_critic.types import LearnerState
 
 SEGMENT_SECONDS = 0.5  # long enough to make calls cheap, short enough for smooth progress and prompt signals
@@ -40,6 +41,7 @@ class CompiledStudy:
         width: int,
         saved: Arrays | None,
         shared_program: bool = False,
+        snapshots: Sequence[int] = (),
     ) -> None:
         """Start at the beginning, or where the arrays of a checkpoint left off.
 
@@ -50,6 +52,7 @@ class CompiledStudy:
             saved: the arrays of a checkpoint, if any.
             shared_program: use one that serves all activations and optimisers, for searches: a little slower, and other
                 low bits.
+            snapshots: episodes after which networks are kept as they were.
 
         Raises:
             DamagedFileError: the arrays are not those of this experiment.
@@ -58,6 +61,9 @@ class CompiledStudy:
         self.experiment = experiment
         self._width = width
         state, self.curves = starting_point(experiment, setup, environment.spaces, saved)
+        self._snapshots = Snapshots(snapshots, state, saved)
+        if saved is None:
+            self._snapshots.take(0, np.arange(experiment.trials), state)
         groups = math.ceil(experiment.trials / width)
         devices = min(compiled.device_count(), groups)
         mesh = compiled.lane_mesh(devices)
@@ -106,7 +112,8 @@ class CompiledStudy:
         block = self._blocks[behind]
         done = self._group_episodes(block)
         affordable = max(1, min(compiled.SEGMENT_CAPACITY, int(SEGMENT_SECONDS / self._seconds_per_episode)))
-        episodes = np.minimum(affordable, self.experiment.episodes - done).astype(np.int32)
+        episodes = np.minimum(affordable, self.experiment.episodes - done)
+        episodes = np.minimum(episodes, self._snapshots.episodes_until_next(done)).astype(np.int32)
 
         started = time.perf_counter()
         segment = self._program(
@@ -125,6 +132,7 @@ class CompiledStudy:
 
         self._blocks[behind] = block._replace(state=segment.state)
         new_returns = self._record(block, done, episodes, metrics)
+        self._take_snapshots(self._blocks[behind], done + episodes)
         return Progress(self.episodes_done, self.curves.lengths.size, float(np.mean(new_returns)), self._diverged())
 
     def _group_episodes(self, block: _Block) -> np.ndarray[Any, Any]:
@@ -145,6 +153,14 @@ class CompiledStudy:
             new.append(self.curves.returns[trial, columns].ravel())
         return np.concatenate(new)
 
+    def _take_snapshots(self, block: _Block, done: np.ndarray[Any, Any]) -> None:
+        """Of groups [device] that have so many episodes now."""
+        for group in range(block.groups):
+            if done[group] in self._snapshots.moments:
+                rows = slice(group * self._width, (group + 1) * self._width)
+                state = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], block.state._replace(replay=()))
+                self._snapshots.take(int(done[group]), block.place[rows], state)
+
     def _diverged(self) -> int:
         return int(np.sum(self._gather("diverged_at") > 0))
 
@@ -156,7 +172,7 @@ class CompiledStudy:
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
         state = LearnerState(*(self._gather(field) for field in LearnerState._fields))
-        return checkpoint_arrays(state, self.curves)
+        return checkpoint_arrays(state, self.curves, self._snapshots)
 
     def close(self) -> None:
         """Nothing to end: this engine has no processes of its own."""

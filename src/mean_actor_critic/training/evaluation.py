@@ -1,7 +1,7 @@
 """Playing trained agents without learning."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import atari, compiled, devices, hosted
 from mean_actor_critic.training.randomness import evaluation_keys
-from mean_actor_critic.types import Actor, Normalizer
+from mean_actor_critic.types import Actor, Normalizer, Trajectory
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
 LANES = 64  # hosted environments at once
@@ -64,7 +64,7 @@ def evaluate(
         return _play_games(experiment, agents, episodes, deterministic, seed, workers or 0, on_progress)
     spec = environment_of(experiment, agents[0].spaces, environment, step_seconds)
     devices.prepare(spec.engine)
-    actors = _stacked(agents)
+    actors = stacked(agents)
     trials = experiment.trial_numbers()[[agent.trial for agent in agents]]
     performance = _Performance(experiment.setup, spec, actors, trials, episodes, deterministic, seed, on_progress)
     if spec.engine == "hosted":
@@ -95,7 +95,7 @@ class _Performance(NamedTuple):
             self.on_progress(Progress(int(played.sum()), returns.size, float(np.mean(returns[played])), diverged=0))
 
 
-def _stacked(agents: Sequence[Agent]) -> Actor:
+def stacked(agents: Sequence[Agent]) -> Actor:
     """The acting parts of agents, stacked [agent]."""
 
     def acting(agent: Agent) -> Actor:
@@ -133,19 +133,50 @@ def _player(setup: Setup, build: compiled.Build, greedy: bool) -> Any:
 
 
 def _play_hosted(wanted: _Performance, limits: WorkerLimits) -> Returns:
-    """Lanes take the next (agent, episode) that nobody has played, until none is left."""
     returns = wanted.no_returns()
-    agents, seed, actors = len(wanted.trials), wanted.seed, wanted.actors
-    to_play = [(agent, episode) for episode in range(wanted.episodes) for agent in range(agents)][::-1]
-    lanes = min(LANES, len(to_play))
-    draw = hosted.drawing_program(wanted.setup.max_episode_steps, evaluation_keys)
+    to_play = [(agent, episode) for episode in range(wanted.episodes) for agent in range(len(wanted.trials))]
+    for key, trajectory in hosted_episodes(
+        wanted.setup, wanted.spec, wanted.actors, wanted.trials, to_play, wanted.seed, limits, wanted.greedy
+    ):
+        returns[key] = np.sum(trajectory.reward, dtype=np.float64)
+        wanted.report(returns)
+    return returns
+
+
+def hosted_episodes(
+    setup: Setup,
+    spec: EnvironmentSpec,
+    actors: Actor,
+    trials: Returns,
+    to_play: Sequence[tuple[int, int]],
+    seed: int,
+    limits: WorkerLimits,
+    greedy: bool = False,
+) -> Iterator[tuple[tuple[int, int], Trajectory]]:
+    """Play episodes of stacked actors [agent], and yield each [1, time, …] as it ends.
+
+    Lanes take the next (agent, episode) that nobody has played, until none is left.
+
+    Args:
+        setup: of the experiment.
+        spec: its environment.
+        actors: [agent].
+        trials: [agent] their numbers.
+        to_play: (agent, episode), which begin in this order.
+        seed: of the episodes.
+        limits: of the workers.
+        greedy: take the most probable actions.
+    """
+    waiting = list(to_play)[::-1]
+    agents, lanes = len(trials), min(LANES, len(waiting))
+    draw = hosted.drawing_program(setup.max_episode_steps, evaluation_keys)
     playing: dict[int, tuple[int, int]] = {}
     on_lanes = jax.tree.map(lambda x: x[np.arange(lanes) % agents], actors)
-    troupe = hosted.Troupe(wanted.setup, wanted.spec, on_lanes, limits, wanted.greedy)
+    troupe = hosted.Troupe(setup, spec, on_lanes, limits, greedy)
 
     def begin(lane: int) -> None:
-        agent, episode = playing[lane] = to_play.pop()
-        number = int(wanted.trials[agent])
+        agent, episode = playing[lane] = waiting.pop()
+        number = int(trials[agent])
         if agents > 1:
             troupe.replace(np.array([lane]), jax.tree.map(lambda x: x[[agent]], actors))
         draws = np.asarray(draw(np.uint32(seed), np.array([number], np.int32), np.array([episode], np.int32)))[0]
@@ -156,13 +187,12 @@ def _play_hosted(wanted: _Performance, limits: WorkerLimits) -> Returns:
             begin(lane)
         while playing:
             for lane in troupe.turn().tolist():
-                returns[playing.pop(lane)] = np.sum(troupe.board.reward[lane], dtype=np.float64)
-                if to_play:
+                ended, trajectory = playing.pop(lane), troupe.trajectories(np.array([lane]))
+                if waiting:
                     begin(lane)
-                wanted.report(returns)
+                yield ended, trajectory
     finally:
         troupe.close()
-    return returns
 
 
 def _play_games(

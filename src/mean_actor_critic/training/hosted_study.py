@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from mean_actor_critic.experiment import Experiment
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import hosted
-from mean_actor_critic.training.records import checkpoint_arrays, starting_point
+from mean_actor_critic.training.records import Snapshots, checkpoint_arrays, starting_point
 from mean_actor_critic.types import Trajectory
 
 SEGMENT_SECONDS = 0.5
@@ -36,8 +37,9 @@ class HostedStudy:
         width: int,
         saved: Arrays | None,
         limits: WorkerLimits,
+        snapshots: Sequence[int] = (),
     ) -> None:
-        """Start at the beginning, or where the arrays of a checkpoint left off.
+        """Start at the beginning, or where the arrays of a checkpoint left off; `snapshots` as for `CompiledStudy`.
 
         Raises:
             DamagedFileError: the arrays are not those of this experiment.
@@ -45,6 +47,9 @@ class HostedStudy:
         self.experiment = experiment
         self._width = width
         state, self.curves = starting_point(experiment, experiment.setup, environment.spaces, saved)
+        self._snapshots = Snapshots(snapshots, state, saved)
+        if saved is None:
+            self._snapshots.take(0, np.arange(experiment.trials), state)
         self._played = self.curves.played
         self._trial = experiment.trial_numbers()
         self._learn = hosted.learning_program(experiment.setup)
@@ -147,6 +152,9 @@ class HostedStudy:
             self.curves.lengths[trial, episode] = lesson.metrics.length[i]
             self._recent.append(float(lesson.metrics.episode_return[i]))
             self._played[trial] += 1
+            if self._played[trial] in self._snapshots.moments:
+                own = jax.tree.map(lambda x, i=trial: np.asarray(x[i : i + 1]), self._state._replace(replay=()))
+                self._snapshots.take(int(self._played[trial]), np.array([trial]), own)
             self._begin(int(trial), np.asarray(lesson.draws[i]))
 
     def arrays(self) -> Arrays:
@@ -156,7 +164,7 @@ class HostedStudy:
                 self._begin_lesson()
             self._end_lesson()
         state = jax.tree.map(np.asarray, self._state)
-        return checkpoint_arrays(state, self.curves)
+        return checkpoint_arrays(state, self.curves, self._snapshots)
 
     def close(self) -> None:
         """End the worker processes."""

@@ -7,7 +7,7 @@ import functools
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,13 @@ from mean_actor_critic.environments.catalogue import (
 )
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
-from mean_actor_critic.experiment import MAX_EPISODE_STEPS, Experiment, make_experiment, require_whole
+from mean_actor_critic.experiment import (
+    MAX_EPISODE_STEPS,
+    Experiment,
+    checked_moments,
+    make_experiment,
+    require_whole,
+)
 from mean_actor_critic.presets import settings_for
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
@@ -53,6 +59,7 @@ def train(
     step_seconds: float = STEP_SECONDS,
     out: str | Path | None = None,
     checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
+    snapshots: int | Sequence[int] = 0,
     on_progress: Show | None = None,
     on_start: OnStart | None = None,
     on_curves: OnCurves | None = None,
@@ -77,6 +84,8 @@ def train(
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         out: the run folder, new or empty; by default one below `runs/`.
         checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
+        snapshots: moments of training from which every trial's networks are kept, for `Run.agent(trial, episode)`: how
+            many, evenly spaced from before the first episode to after the last, or a list of episodes.
         on_progress: called after every segment.
         on_start: called once with the run folder and the environment, before training begins.
         on_curves: called after every segment with returns and lengths [trials, episodes] so far, to look at only.
@@ -107,10 +116,11 @@ def train(
         engine=spec.engine,
         environment_kwargs=env_kwargs,
     )
+    moments = checked_moments(snapshots, experiment.episodes)
     versions = devices.versions(spec.engine)
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
     path = Path(out) if out is not None else free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
-    manifest = store.create_run(path, experiment, spec.spaces, width, versions)
+    manifest = store.create_run(path, experiment, spec.spaces, width, versions, moments)
     return _carry_on(path, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, on_start, on_curves)
 
 
@@ -164,7 +174,7 @@ def _carry_on(
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
 
     def begin(saved: store.Arrays | None) -> Study:
-        return make_study(experiment, manifest.width, environment, saved, limits)
+        return make_study(experiment, manifest.width, environment, saved, limits, manifest.snapshots)
 
     def show(study: Study, progress: Progress) -> None:
         if on_progress:

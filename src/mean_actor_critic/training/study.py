@@ -1,5 +1,6 @@
 """A study in memory: all trials of an experiment, advanced a segment at a time, by whichever engine plays it."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
@@ -48,9 +49,14 @@ def choose_width(setup: Setup, trials: int, engine: str) -> int:
 
 
 def make_study(
-    experiment: Experiment, width: int, environment: EnvironmentSpec, saved: Arrays | None, limits: WorkerLimits
+    experiment: Experiment,
+    width: int,
+    environment: EnvironmentSpec,
+    saved: Arrays | None,
+    limits: WorkerLimits,
+    snapshots: Sequence[int],
 ) -> CompiledStudy | HostedStudy:
     """The study of a run, at its beginning or where the arrays of a checkpoint left off."""
     if experiment.engine == "hosted":
-        return HostedStudy(experiment, environment, width, saved, limits)
-    return CompiledStudy(experiment, environment, width, saved)
+        return HostedStudy(experiment, environment, width, saved, limits, snapshots)
+    return CompiledStudy(experiment, environment, width, saved, snapshots=snapshots)

@@ -209,6 +209,87 @@
     show(shares);
   }
 
+  // --- theory -------------------------------------------------------------------------------------------------------
+
+  function startTheory(theory, number) {
+    const items = theory.estimators;
+    const optional = (name, otherwise) => (document.querySelector(`input[name="${name}-${number}"]`) ? chosen(`${name}-${number}`) : otherwise);
+    const trial = () => theory.trials[Number(optional("theory-trial", 0))];
+    const batch = () => chosen(`theory-batch-${number}`);
+    let hidden = new Set();
+
+    function variance() {
+      const lines = trial().variance[batch()];
+      return draw(`theory-variance-${number}`, items.filter((item) => !hidden.has(item)).map(({ algorithm, label }) => {
+        const numbers = lines[algorithm];
+        return {
+          type: "scatter", mode: "lines+markers", name: label, x: trial().episode, y: numbers.map((n) => n[0]),
+          line: { color: colour(algorithm), width: algorithm === "mac" ? 3 : 2 }, marker: { size: 7 },
+          error_y: { type: "data", symmetric: false, array: numbers.map((n) => n[2] - n[0]), arrayminus: numbers.map((n) => n[0] - n[1]), color: colour(algorithm), thickness: 1.4, width: 4 },
+          customdata: numbers, hovertemplate: "%{customdata[0]:.3g} [%{customdata[1]:.3g}, %{customdata[2]:.3g}]<extra>%{fullData.name}</extra>",
+        };
+      }), {
+        height: innerWidth < 600 ? 340 : 440, hovermode: "x unified",
+        xaxis: { title: { text: "Episode of training" }, fixedrange: true, zeroline: false, tickvals: trial().episode, unifiedhovertitle: { text: "After episode %{x}" } },
+        yaxis: { title: { text: "Variance" }, type: "log", exponentformat: "power", dtick: innerWidth < 600 ? 2 : 1, fixedrange: true },
+      });
+    }
+
+    function sources() {
+      const moment = Number(chosen(`theory-moment-${number}`));
+      const shares = trial().sources[batch()];
+      return draw(`theory-sources-${number}`, theory.parts.map(({ part, label }, i) => ({
+        type: "bar", orientation: "h", name: label, y: items.map((_, place) => place), x: items.map((item) => shares[item.algorithm][moment][i]),
+        marker: { color: colour(part) }, hovertemplate: "%{x:.1%}<extra>%{fullData.name}</extra>",
+      })), {
+        barmode: "relative", bargap: 0.35, height: 90 + 46 * items.length, hovermode: "y unified",
+        xaxis: { title: { text: "Share of the variance" }, tickformat: ".0%", fixedrange: true, zeroline: true, zerolinecolor: colour("soft"), zerolinewidth: 2 },
+        yaxis: { tickvals: items.map((_, place) => place), ticktext: items.map((item) => item.label), autorange: "reversed", fixedrange: true, showgrid: false, zeroline: false },
+      });
+    }
+
+    function entropy() {
+      const what = chosen(`theory-saving-${number}`);
+      const curves = theory.curves.map((curve) => ({
+        type: "scatter", mode: "lines+markers", name: curve.label, x: curve.entropy, y: curve[what],
+        line: { color: colour(curve.estimator), dash: curve.actions === 2 ? "solid" : "dash", width: 2 }, marker: { size: 6 },
+        hovertemplate: "%{y:.0%} at %{x:.0%} of the entropy<extra>%{fullData.name}</extra>",
+      }));
+      const points = what === "saved" ? theory.points.filter((set) => set.entropy.length).map((set) => ({
+        type: "scatter", mode: "markers", name: set.label, x: set.entropy, y: set.saved,
+        marker: { symbol: "diamond", size: 9, color: colour(set.estimator), line: { color: colour("ink"), width: 1 } },
+        hovertemplate: "%{y:.0%} at %{x:.0%} of the entropy<extra>%{fullData.name}</extra>",
+      })) : [];
+      return draw(`theory-entropy-${number}`, [...curves, ...points], {
+        height: innerWidth < 600 ? 430 : 440, hovermode: "closest", showlegend: true,
+        legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 12 } },
+        xaxis: { title: { text: "Entropy, of the most possible" }, tickformat: ".0%", range: [-0.02, 1.02], fixedrange: true, zeroline: false },
+        yaxis: { title: { text: what === "amount" ? "Saved, of the most" : "Share saved" }, tickformat: ".0%", range: [-0.03, 1.06], fixedrange: true, zeroline: false },
+      });
+    }
+
+    if (theory.trials.length) {
+      hidden = legend(`theory-legend-${number}`, items, variance);
+      for (const { part, label } of theory.parts) {
+        const key = document.createElement("span");
+        const swatch = document.createElement("i");
+        key.className = "key";
+        swatch.className = "swatch";
+        swatch.dataset.colour = part;
+        key.append(swatch, label);
+        byId(`theory-parts-${number}`).append(key);
+      }
+      for (const name of ["theory-trial", "theory-batch"]) onChoice(`${name}-${number}`, () => { variance(); sources(); });
+      onChoice(`theory-moment-${number}`, sources);
+      show(variance);
+      show(sources);
+    }
+    if (theory.curves.length) {
+      onChoice(`theory-saving-${number}`, entropy);
+      show(entropy);
+    }
+  }
+
   // --- all of it ----------------------------------------------------------------------------------------------------
 
   function everything() {
@@ -222,6 +303,7 @@
     startCurves();
   }
   data.searches.forEach((search, i) => startSearch(search, i + 1));
+  data.theories.forEach((theory, i) => startTheory(theory, i + 1));
   paintSwatches();
   dark.addEventListener("change", everything);
   for (const event of ["beforeprint", "afterprint"]) {

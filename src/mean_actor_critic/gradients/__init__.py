@@ -1,0 +1,1 @@
+"""The theory, measured: bias and variance of the policy gradient's estimators."""

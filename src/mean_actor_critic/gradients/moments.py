@@ -1,0 +1,121 @@
+"""A trial at several moments of its training: what `mac gradients` measures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from mean_actor_critic.agent import Agent
+from mean_actor_critic.atari_experiment import of_episodes
+from mean_actor_critic.environments.catalogue import environment_of
+from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import ALGORITHMS, SEEDS, require_whole
+from mean_actor_critic.gradients import deep
+from mean_actor_critic.progress import Progress, Show
+from mean_actor_critic.run import Run
+from mean_actor_critic.theory import EPISODE, UPDATE, Trial
+from mean_actor_critic.training import devices
+from mean_actor_critic.training.collecting import collect
+
+BATCHES = ("1", "16", EPISODE)
+REPLICATES = (100, 100_000)
+SAMPLES = 100_000  # steps of the reference gradient, at least
+LARGEST_BATCH = 100_000
+MOST_PARAMETERS = 12_000  # of a policy: a thousand episodes with five gradients each, and as many resamples, in memory
+
+
+def parse_batches(text: str) -> tuple[str, ...]:
+    """From words such as 1,16,episode.
+
+    Raises:
+        InputError: a word is not a batch.
+    """
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in (EPISODE, UPDATE) and not (word.isdecimal() and 1 <= int(word) <= LARGEST_BATCH):
+            allowed = (
+                f"numbers of independent states up to {LARGEST_BATCH}, {EPISODE} and {UPDATE}, such as 1,16,episode"
+            )
+            raise InputError("batch sizes", word, allowed)
+    return tuple(str(int(word)) if word.isdecimal() else word for word in words)
+
+
+def frozen_agents(player: Run | Agent, trial: int = 0) -> list[tuple[int, Agent]]:
+    """A trial's agents by the episodes they had trained for: at its snapshots, or the last checkpoint without any.
+
+    Raises:
+        InputError: it has no critic, no checkpoint, or diverged.
+    """
+    experiment = of_episodes(player.experiment)
+    if not experiment.setup.has_critic:
+        with_critic = ", ".join(name for name, algorithm in ALGORITHMS.items() if "critic" in algorithm.parts)
+        allowed = f"a run or agent of an algorithm with a critic: {with_critic}"
+        raise InputError("RUN|AGENT", experiment.setup.algorithm, allowed)
+    if isinstance(player, Agent):
+        return [(experiment.episodes, player)]
+    last = player.agent(trial)
+    diverged = int(player.diverged_at[trial])
+    if diverged:
+        raise InputError("trial", trial, f"one that did not diverge; this one did at episode {diverged}")
+    if player.snapshots:
+        return [(episode, player.agent(trial, episode)) for episode in player.snapshots]
+    return [(int(player.episodes_done[trial]), last)]
+
+
+def measure_trial(
+    player: Run | Agent,
+    trial: int = 0,
+    *,
+    batches: Sequence[str] = BATCHES,
+    replicates: int = 1000,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    environment: Any = None,
+    workers: int | None = None,
+    step_seconds: float = STEP_SECONDS,
+    on_progress: Show | None = None,
+) -> Trial:
+    """Bias and variance of every estimator for one trial, at each moment from which its networks were kept.
+
+    Args:
+        player: a run, best one with snapshots, or an agent.
+        trial: of the run.
+        batches: numbers of independent states, "episode", "update".
+        replicates: estimates of each kind, and episodes to play at least.
+        samples: agent steps to play at least.
+        seed: of the episodes, which are never those of training, and of all draws.
+        environment: what the agents were trained on, if it cannot be found by name.
+        workers: processes that step hosted environments; by default one per core.
+        step_seconds: a hosted environment that takes longer for one step is taken to hang.
+        on_progress: called after each moment.
+
+    Raises:
+        InputError: there is nothing to measure.
+    """
+    replicates = require_whole("replicates", replicates, *REPLICATES)
+    seed = require_whole("seed", seed, *SEEDS)
+    limits = WorkerLimits(workers, step_seconds).checked()
+    agents = frozen_agents(player, trial)
+    experiment, spaces = of_episodes(player.experiment), agents[0][1].spaces
+    parameters = sum(x.size for x in jax.tree.leaves(agents[0][1].policy))
+    if parameters > MOST_PARAMETERS:
+        raise InputError("policy", f"{parameters} parameters", f"up to {MOST_PARAMETERS}")
+    spec = environment_of(experiment, spaces, environment, step_seconds)
+    devices.prepare(spec.engine)
+    moments = []
+    for place, (episode, agent) in enumerate(agents, start=1):
+        pool = collect(agent, spec, replicates, samples, seed, limits)
+        moments.append(deep.measure(agent, episode, pool, batches, replicates, seed))
+        if on_progress:
+            on_progress(Progress(place, len(agents), float(pool.scores.mean()), diverged=0))
+    return Trial(
+        environment=experiment.setup.environment,
+        algorithm=experiment.setup.algorithm,
+        trial=agents[0][1].trial,
+        actions=spaces.actions,
+        parameters=parameters,
+        replicates=replicates,
+        seed=seed,
+        moments=tuple(moments),
+    )

@@ -1,0 +1,87 @@
+"""The paper's theorems, checked: exactly in random problems, and in a network at moments of its training."""
+
+from pathlib import Path
+
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import require_whole
+from mean_actor_critic.gradients.claims import claims
+from mean_actor_critic.gradients.moments import BATCHES, measure_trial
+from mean_actor_critic.gradients.survey import survey
+from mean_actor_critic.presets import require_reporting_seed, settings_for
+from mean_actor_critic.progress import Watch
+from mean_actor_critic.run import Run
+from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.theory import UPDATE, Theory
+from mean_actor_critic.training import devices
+from mean_actor_critic.training.loop import resume, train
+
+MOMENTS = (0.0, 0.05, 0.1, 0.25, 1.0)  # of the training: most of them early, where a policy changes most
+PROBLEMS = 1000
+TRIALS = (1, 100)
+
+
+def reproduce(
+    task: Task, folder: Path, trials: int, episodes: int, seed: int, watch: Watch, command: str, replicates: int = 1000
+) -> Theory:
+    """Train MAC on a task with snapshots, and measure the estimators exactly and in its networks.
+
+    Args:
+        task: whose preset to train by.
+        folder: of the run, which goes on where it was interrupted.
+        trials: to train and to measure.
+        episodes: of each trial.
+        seed: of the training; not one that searches use.
+        watch: shows progress.
+        command: that asked for this, to be kept with it.
+        replicates: estimates of each kind.
+    """
+    require_reporting_seed(seed)
+    trials = require_whole("trials", trials, *TRIALS)
+    run = _trained(task, folder / "mac", trials, episodes, seed, watch)
+    healthy = [trial for trial in range(trials) if not run.diverged_at[trial]]
+    measured = tuple(
+        measure_trial(
+            run, trial, batches=(*BATCHES, UPDATE), replicates=replicates, on_progress=watch(f"trial {trial}")
+        )
+        for trial in healthy
+    )
+    found = survey(PROBLEMS)
+    return Theory(
+        command=command,
+        versions=devices.versions(run.experiment.engine),
+        trials=measured,
+        curves=found.curves,
+        problems=found.problems,
+        claims=claims(found, measured),
+    )
+
+
+def _trained(task: Task, path: Path, trials: int, episodes: int, seed: int, watch: Watch) -> Run:
+    """The run, from the beginning, from where it stands, or as it is."""
+    if not (path / "manifest.json").exists():
+        settings = settings_for(find_environment(task.environment), "mac")
+        return train(
+            task.environment,
+            "mac",
+            trials=trials,
+            episodes=episodes,
+            seed=seed,
+            out=path,
+            snapshots=[round(share * episodes) for share in MOMENTS],
+            on_progress=watch("mac"),
+            **settings,
+        )
+    run = Run.load(path)
+    asked = (task.environment, "mac", trials, episodes, seed)
+    there = run.experiment
+    setup = there.setup
+    if (
+        setup.environment,
+        setup.algorithm,
+        there.trials,
+        there.episodes,
+        there.seed,
+    ) != asked or not run.manifest.snapshots:
+        raise InputError("out", str(path.parent), f"a folder without another study; {path} was run with other settings")
+    return run if run.finished else resume(path, on_progress=watch("mac"))
