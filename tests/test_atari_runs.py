@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,8 +93,6 @@ def test_a_trial_alone_has_the_bits_that_it_has_among_others(tmp_path, finished)
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
-    import shutil
-
     shutil.copytree(finished.path, tmp_path / "run")
     newest = max((tmp_path / "run").glob("checkpoint-*.safetensors"))
     forge_arrays(newest, {"evaluated": np.full(2, 2, np.int32), "trial/0/screen": np.zeros(32, np.uint8)})
@@ -166,6 +165,10 @@ def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert list(tmp_path.glob("game_return_*.mp4"))
 
 
+def rows_of(file):
+    return list(csv.DictReader(file.read_text().splitlines()))
+
+
 def test_a_game_can_be_checked():
     assert "4 actions, screens of 4 × 84 × 84" in command("check", GAME).out
     assert_refused(command("check", "ALE/Breakot-v5"), 2, "ALE/Breakout-v5")
@@ -175,7 +178,7 @@ def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
     outcome = command("report", finished.path, "--out", tmp_path / "report")
     assert outcome.code == 0, outcome
     assert "372.7" in outcome.out
-    rows = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
+    rows = rows_of(tmp_path / "report" / "curves.csv")
     assert [(row["trial"], row["steps"], row["frames"]) for row in rows[:3]] == [
         ("0", "400", "1600"), ("0", "800", "3200"), ("0", "1000", "4000"),
     ]  # fmt: skip
@@ -202,7 +205,7 @@ def test_reproduce_goes_on_and_fills_its_table(tmp_path):
     assert second.code == 0, second
     assert "breakout/mac: already finished, taken as it is" in second.err
     assert AtariRun.load(tmp_path / "breakout" / "mac").digest == digest
-    rows = list(csv.DictReader((tmp_path / "report" / "table-2.csv").open()))
+    rows = rows_of(tmp_path / "report" / "table-2.csv")
     assert [row["Algorithm"] for row in rows] == ["A2C", "MAC"]
     assert_refused(command(*words, "discount=0.5"), 2, "other settings")
 

@@ -231,3 +231,29 @@ def test_a_masked_step_teaches_nothing():
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
     assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(network), strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
+    """Each screen pays for one action; every episode is one step long."""
+    setup, environments = setup_of(algorithm), 16
+    screen = np.random.default_rng(6).integers(0, 256, (2, 2, 36, 36), np.uint8)
+    context = np.arange(environments) % 2
+    observation = jnp.asarray(screen[context])
+    network = random_network(1 if algorithm == "a2c" else 3)
+    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+
+    def step(state, key):
+        acted = game_outputs(state.network, observation)
+        action = jax.random.categorical(key, acted.logits)
+        rollout = shared_trunk.Rollout(
+            action[None], jnp.where(action == context, 7.0, 0.0)[None], jnp.ones((1, environments), bool),
+            jnp.zeros((1, environments)), jnp.ones((1, environments), bool),
+        )  # fmt: skip
+        return shared_trunk.update(
+            setup, convolve, HYPER, state, rollout, (acted,), jnp.zeros(environments), jnp.int32(1)
+        ), None
+
+    state, _ = jax.jit(lambda state: jax.lax.scan(step, state, jax.random.split(jax.random.key(0), 400)))(state)
+    policy = jax.nn.softmax(game_outputs(state.network, observation).logits)
+    assert float(policy[jnp.arange(environments), context].min()) > 0.9

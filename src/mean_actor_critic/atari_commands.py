@@ -16,11 +16,11 @@ from mean_actor_critic.atari_experiment import (
     AtariExperiment,
     AtariSetup,
 )
-from mean_actor_critic.atari_run import AtariRun, load_run
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.atari_run import AtariRun
+from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_settings, unknown_name
 from mean_actor_critic.progress import progress_display
-from mean_actor_critic.store import RUNS
+from mean_actor_critic.store import RUNS, read_manifest
 from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS
 
 if TYPE_CHECKING:
@@ -227,21 +227,19 @@ def runs_to_report(paths: Sequence[str]) -> list[AtariRun]:
     Raises:
         InputError: there are runs of both kinds.
     """
-    found: dict[Path, AtariRun] = {}
+    found: dict[Path, AtariRun] = {}  # by where they really are: what is named twice counts once
     others: list[Path] = []
-    for path in map(Path, paths):
-        for file in [
-            path / "manifest.json",
-            *sorted(path.glob("*/manifest.json")),
-            *sorted(path.glob("*/*/manifest.json")),
-        ]:
-            if not file.is_file():
-                continue
-            run = load_run(file.parent)
-            if isinstance(run, AtariRun):
-                found[file.parent.resolve()] = run
-            else:
-                others.append(file.parent)
+    patterns = ("manifest.json", "*/manifest.json", "*/*/manifest.json")
+    for file in (file for path in paths for pattern in patterns for file in sorted(Path(path).glob(pattern))):
+        folder = file.parent
+        try:
+            on_game = is_on_game(read_manifest(folder).experiment)
+        except MacError:
+            continue  # whoever reads it next says what is wrong
+        if on_game:
+            found[folder.resolve()] = AtariRun.load(folder)
+        else:
+            others.append(folder)
     if found and others:
         raise InputError("RUN", str(others[0]), "runs on Atari games, or runs that count episodes, but not both")
     return list(found.values())

@@ -18,9 +18,9 @@ from mean_actor_critic.environments.fleet import cores
 def prepare(engine: str = "compiled") -> None:
     """Spread the CPU over one device per core and keep compiled programs on disk, unless the user decided otherwise.
 
-    For the hosted engine also: run a program in the thread that calls it. It acts a thousand times a second, on cores
-    that are busy with environments, and handing each call to another thread doubles what it costs. The compiled engine
-    is a twentieth faster without. Whichever comes first in a process decides.
+    For the hosted and Atari engines also: run a program in the thread that calls it. They act up to a thousand times a
+    second, on cores that are busy with environments, and handing each call to another thread doubles what it costs. The
+    compiled engine is a twentieth faster without. Whichever comes first in a process decides.
     """
     config: Any = jax.config  # its options are attributes that no type describes
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -29,7 +29,7 @@ def prepare(engine: str = "compiled") -> None:
                 config.update("jax_num_cpu_devices", cores())
         except RuntimeError:
             pass  # JAX is already running in this process: its devices are taken as they are
-    if engine == "hosted":
+    if engine in ("hosted", "atari"):
         config.update("jax_cpu_enable_async_dispatch", False)
     if config.jax_compilation_cache_dir is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
