@@ -230,7 +230,7 @@
         };
       }), {
         height: innerWidth < 600 ? 340 : 440, hovermode: "x unified",
-        xaxis: { title: { text: "Episode of training" }, fixedrange: true, zeroline: false, tickvals: trial().episode, unifiedhovertitle: { text: "After episode %{x}" } },
+        xaxis: { title: { text: "Episode of training" }, fixedrange: true, zeroline: false, tickvals: innerWidth < 600 ? undefined : trial().episode, unifiedhovertitle: { text: "After episode %{x}" } },
         yaxis: { title: { text: "Variance" }, type: "log", exponentformat: "power", dtick: innerWidth < 600 ? 2 : 1, fixedrange: true },
       });
     }
