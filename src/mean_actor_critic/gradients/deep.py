@@ -251,6 +251,11 @@ class _Squared(NamedTuple):
     noise: float
     samples: HostArray
 
+    @property
+    def resampled(self) -> HostArray:
+        """As it comes out of each resample, for statistics that depend on others of the same resample."""
+        return 2 * self.value - self.samples
+
     def in_units_of(self, unit: float) -> Number:
         """The length itself, 0 where noise is all there is."""
         return _interval(np.sqrt(max(self.value, 0) / unit), np.sqrt(np.maximum(self.samples, 0) / unit))
@@ -437,7 +442,7 @@ def _rows(bootstrap: _Bootstrap, batch: str, drawn: HostArray, random: np.random
                     now["variance"][0] / mac_now["variance"][0], samples["variance"] / mac_samples["variance"]
                 ),
                 "snr": _interval(
-                    max(signal.value, 0.0) / now["variance"][0], np.maximum(signal.samples, 0.0) / samples["variance"]
+                    max(signal.value, 0.0) / now["variance"][0], np.maximum(signal.resampled, 0.0) / samples["variance"]
                 ),
                 "bias": (mean - reference).squared_length().in_units_of(unit),
                 "difference": (mean - of_mac).squared_length().in_units_of(unit),

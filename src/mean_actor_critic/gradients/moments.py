@@ -54,13 +54,13 @@ def frozen_agents(player: Run | Agent, trial: int = 0) -> list[tuple[int, Agent]
         raise InputError("RUN|AGENT", experiment.setup.algorithm, allowed)
     if isinstance(player, Agent):
         return [(experiment.episodes, player)]
-    last = player.agent(trial)
+    trial = require_whole("trial", trial, 0, experiment.trials - 1)
     diverged = int(player.diverged_at[trial])
     if diverged:
         raise InputError("trial", trial, f"one that did not diverge; this one did at episode {diverged}")
     if player.snapshots:
         return [(episode, player.agent(trial, episode)) for episode in player.snapshots]
-    return [(int(player.episodes_done[trial]), last)]
+    return [(int(player.episodes_done[trial]), player.agent(trial))]
 
 
 def measure_trial(

@@ -66,8 +66,13 @@ def moments_sheet(trial: Trial, batch: str) -> Sheet:
 
 
 def tables(theory: Theory) -> list[Table]:
-    """For the terminal: a table for each trial and batch."""
-    return [terminal_table(moments_sheet(trial, batch)) for trial in theory.trials for batch in trial.batches]
+    """For the terminal: two tables for each trial and batch, because one would be too wide."""
+    return [
+        terminal_table(moments_sheet(trial, batch).only("Estimator", "episode", *columns))
+        for trial in theory.trials
+        for batch in trial.batches
+        for columns in (("variance", "of MAC’s", "signal/noise"), ("entropy", "cosine", "bias"))
+    ]
 
 
 def csv_rows(theory: Theory) -> list[list[Any]]:
