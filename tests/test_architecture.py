@@ -33,7 +33,7 @@ LAYERS = (
     {"gradients"},
     {"studies"},
     {"reports"},
-    {"atari_commands"},
+    {"commands"},
     {"cli"},
     {"__main__", "__init__"},
 )
@@ -49,7 +49,7 @@ def name_of(file: Path) -> str:
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
 WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "theory",
-               "progress", "presets", "atari_experiment", "atari_run", "atari_commands",
+               "progress", "presets", "atari_experiment", "atari_run", "commands",
                "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip

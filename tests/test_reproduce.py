@@ -6,7 +6,7 @@ import json
 import pytest
 
 from helpers import assert_refused, mac
-from mean_actor_critic import cli
+from mean_actor_critic.commands import studies
 from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.classic_control import reproduce
@@ -38,9 +38,9 @@ def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_
 @pytest.fixture
 def small_study(monkeypatch):
     """The Cart Pole study, small enough for a test."""
-    monkeypatch.setitem(cli.CLASSIC_CONTROL, "cart-pole", CART_POLE._replace(episodes=4, quick=(2, 3)))
-    monkeypatch.setattr(cli, "papers_grid", lambda _environment: TINY_GRID)
-    monkeypatch.setattr(cli, "SEARCH_TRIALS", 2)
+    monkeypatch.setitem(studies.CLASSIC_CONTROL, "cart-pole", CART_POLE._replace(episodes=4, quick=(2, 3)))
+    monkeypatch.setattr(studies, "papers_grid", lambda _environment: TINY_GRID)
+    monkeypatch.setattr(studies, "SEARCH_TRIALS", 2)
 
 
 def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, tmp_path):
