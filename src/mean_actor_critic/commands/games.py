@@ -186,7 +186,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
     from mean_actor_critic.reports import atari as report
     from mean_actor_critic.reports.plots import require_matplotlib
 
-    for name in ("quick", "full", "episodes"):
+    for name in ("quick", "full", "episodes", "search"):
         if getattr(options, name):
             raise InputError(f"--{name}", getattr(options, name), "--steps and --trials, with Atari games")
     require_matplotlib()

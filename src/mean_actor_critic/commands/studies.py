@@ -123,8 +123,8 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     with_page = can_make_page()
-    if options.full:
-        raise InputError("--full", THEOREMS, "nothing with the theorems, which need no search")
+    if options.full or options.search:
+        raise InputError("--search" if options.search else "--full", THEOREMS, "nothing: theorems need no search")
     from mean_actor_critic.studies.theorems import reproduce
 
     task = CLASSIC_CONTROL["cart-pole"]
