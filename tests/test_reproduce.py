@@ -8,10 +8,14 @@ import pytest
 from helpers import assert_refused, mac
 from mean_actor_critic.commands import studies
 from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.gradients.exact import Size
+from mean_actor_critic.gradients.moments import measure_trial
 from mean_actor_critic.run import Run
+from mean_actor_critic.studies import theorems
 from mean_actor_critic.studies.classic_control import reproduce
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 from mean_actor_critic.sweep import Sweep
+from mean_actor_critic.theory import read_theory
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
 SMALL = {"max_episode_steps": 20, "hidden": (4,)}
@@ -105,3 +109,22 @@ def test_a_study_without_the_report_s_extra_has_all_but_the_page(small_study, tm
 
 def test_quick_and_full_exclude_each_other(tmp_path):
     assert_refused(mac("reproduce", "cart-pole", "--quick", "--full"), 2, "--full")
+
+
+def test_the_theorems_come_with_verdicts_and_a_page_and_what_is_there_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr("mean_actor_critic.gradients.survey.SIZES", (Size(3, 2), Size(3, 2, 1)))
+    monkeypatch.setattr("mean_actor_critic.studies.theorems.PROBLEMS", 20)
+    monkeypatch.setattr("mean_actor_critic.gradients.deep.RESAMPLES", 100)
+    monkeypatch.setitem(measure_trial.__kwdefaults__, "samples", 0)
+    monkeypatch.setitem(theorems.reproduce.__kwdefaults__, "replicates", 100)
+    words = ("reproduce", "theorems", "--trials", "1", "--episodes", "4", "--out", tmp_path / "study")
+    outcome = mac(*words)
+    assert outcome.code == 0, outcome.err
+    assert "✓ HOLDS: Theorem 1" in outcome.out
+    assert "✗ FAILS: Theorem 2 on whole trajectories" in outcome.out
+    theory = read_theory(tmp_path / "study")
+    assert [moment.episode for moment in theory.trials[0].moments] == [0, 1, 4]
+    assert (theory.problems, len(theory.claims)) == (20, 7)
+    assert "The theory, measured" in (tmp_path / "study" / "report" / "index.html").read_text()
+    assert_refused(mac(*words[:4], "--episodes", "3", "--out", tmp_path / "study"), 2, "another study")
+    assert_refused(mac("reproduce", "theorems", "--full"), 2, "--full")

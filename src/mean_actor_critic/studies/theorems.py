@@ -22,7 +22,15 @@ TRIALS = (1, 100)
 
 
 def reproduce(
-    task: Task, folder: Path, trials: int, episodes: int, seed: int, watch: Watch, command: str, replicates: int = 1000
+    task: Task,
+    folder: Path,
+    trials: int,
+    episodes: int,
+    seed: int,
+    watch: Watch,
+    command: str,
+    *,
+    replicates: int = 1000,
 ) -> Theory:
     """Train MAC on a task with snapshots, and measure the estimators exactly and in its networks.
 
