@@ -286,7 +286,7 @@ BAD_INPUT = {
         ("path: 'agent.pkl'", "ends in .safetensors"),
     ),
     "exporting without a name": (("export", "run"), ("--out",)),
-    "reproducing another study": (("reproduce", "atari"), ("study", "'atari'", "cart-pole")),
+    "reproducing another study": (("reproduce", "mujoco"), ("study", "'mujoco'", "cart-pole")),
     "reproducing no trials": (("reproduce", "cart-pole", "--trials", "0"), ("trials: 0", WHOLE)),
     "reproducing no episodes": (("reproduce", "cart-pole", "--episodes", "0"), ("episodes: 0", WHOLE)),
     "reproducing with a negative seed": (("reproduce", "cart-pole", "--seed", "-1"), ("seed: -1", WHOLE)),
