@@ -1,8 +1,13 @@
 """Options and set-up shared by all tests."""
 
+import gc
 import os
+from pathlib import Path
 
 os.environ.setdefault("NO_COLOR", "1")
+
+import jax
+import pytest
 
 from mean_actor_critic.training import devices
 
@@ -12,3 +17,15 @@ devices.prepare()
 
 def pytest_addoption(parser):
     parser.addoption("--n", type=int, default=3, help="how many times the kill -9 test kills a run")
+
+
+MOST_MAPPINGS = 20_000  # of memory; the system allows 65,530, a compiled program takes about a hundred of them
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """A process that runs many tests lets go of what they compiled before it has no more room for mappings."""
+    yield
+    if len(Path("/proc/self/maps").read_bytes().splitlines()) > MOST_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()

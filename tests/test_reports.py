@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
 
 
 def test_the_study_writes_its_table_and_figure(runs, tmp_path):
-    table, curves, figure = report.write(report.study(CART_POLE, runs), tmp_path)
+    table, curves, figure = report.write(report.study(CART_POLE, [*runs.values()], [], {}), tmp_path)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["algorithm"] for row in rows] == list(runs)
     for row in rows:
@@ -40,7 +40,7 @@ def test_the_study_writes_its_table_and_figure(runs, tmp_path):
 
 
 def test_the_answer_says_who_is_best(runs):
-    sentence = "".join(answer(report.study(CART_POLE, runs)))
+    sentence = "".join(answer(report.study(CART_POLE, [*runs.values()], [], {})))
     best = max(runs, key=lambda name: runs[name].returns.mean())
     assert sentence.startswith(f"On Cart Pole, {ALGORITHMS[best].title} has the highest mean return")
     assert f"{runs[best].returns.mean():.1f} (95 % interval" in sentence

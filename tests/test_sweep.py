@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -205,9 +206,8 @@ def test_a_search_killed_while_its_folder_was_made_goes_on(tmp_path):
     create_sweep(later, plan, {})
     (later / "cells").mkdir()
     (later / "cells" / ".x.safetensors.1.tmp").write_bytes(b"x")
-    with pytest.warns(UserWarning, match="low bits"):  # it has no versions
-        second, _ = train(later, plan)
     first, _ = train(early, plan)
+    second, _ = train(later, plan)
     assert first.results_digest == second.results_digest
     assert not list(early.rglob("*.tmp"))
     assert not list(later.rglob("*.tmp"))
@@ -347,7 +347,7 @@ def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, 
     assert kills >= 2, "the sweep ended before it could be killed: make it longer"
     assert Sweep.load(folder).results_digest == uninterrupted
     assert uninterrupted[:16] in last.stdout
-    assert f"{len(seen)} cells were already there" in last.stdout
+    assert re.search(rf"\b{len(seen)} of \d+ cells were already there", last.stdout)
     assert seen.items() <= {f.name: f.stat().st_mtime_ns for f in folder.glob("cells/*.safetensors")}.items()
 
 
