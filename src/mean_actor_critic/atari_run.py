@@ -10,7 +10,7 @@ from mean_actor_critic.agent import Agent, networks_from_arrays
 from mean_actor_critic.atari_experiment import AtariExperiment
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.experiment import require_whole
-from mean_actor_critic.run import Run
+from mean_actor_critic.run import Run, StoredRun
 
 BEST, KEPT = "best", "step"  # how agents in AGENTS are called
 AGENTS = "agents"  # folder in the run folder
@@ -38,27 +38,21 @@ class AtariCurves(NamedTuple):
         )
 
 
-class AtariRun:
+class AtariRun(StoredRun):
     """Trials of one experiment on a game.
 
     Attributes:
-        path: the run folder.
         experiment: what was run.
-        manifest: that, and what the bits of the results depend on.
         curves: the evaluations so far.
         updates: [trials] so far.
         diverged_at: [trials] the update, from 1, whose gradient was not finite; 0 for none.
-        warnings: lines about damaged files that were passed over.
     """
 
     def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
-        self.path = path
-        self.manifest = manifest
+        super().__init__(path, manifest, checkpoint)
         if not isinstance(manifest.experiment, AtariExperiment):
             raise InputError("run", str(path), "a run on an Atari game; Run.load reads those that count episodes")
         self.experiment = manifest.experiment
-        self.warnings = checkpoint.warnings
-        self._arrays = checkpoint.arrays
         self.curves = AtariCurves.empty(self.experiment)
         self.updates = self.diverged_at = np.zeros(self.experiment.trials, np.int32)
         if checkpoint.arrays is not None:
@@ -68,13 +62,6 @@ class AtariRun:
                 np.array([self._array(f"trial/{i}/state/{name}", number) for i in range(self.experiment.trials)])
                 for name in ("update", "diverged_at")
             )
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The run in a folder, finished or not, also while another process writes it."""
-        folder = Path(path)
-        manifest = store.read_manifest(folder)
-        return cls(folder, manifest, store.read_checkpoint(folder, manifest))
 
     @property
     def steps_done(self) -> np.ndarray[Any, Any]:

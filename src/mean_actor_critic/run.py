@@ -15,27 +15,44 @@ SNAPSHOTS = "snapshots/"  # prefix of networks as they were, with the episode: s
 NETWORKS = ("policy/", "critic/", "normalizer/mean", "normalizer/variance")  # what an agent is made of
 
 
-class Run:
-    """Trials of one experiment: learning curves, the status of each, and agents.
+class StoredRun:
+    """A run folder as it was read, whatever was run.
 
     Attributes:
         path: the run folder.
-        experiment: what was run.
-        manifest: that, and what the bits of the results depend on.
-        returns: undiscounted returns [trials, episodes]; NaN for episodes not played yet.
-        lengths: agent steps [trials, episodes]; 0 for episodes not played yet.
-        diverged_at: [trials] the episode, from 1, whose update was not finite; 0 for none.
+        manifest: what was run, and what the bits of the results depend on.
         warnings: lines about damaged files that were passed over.
     """
 
     def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
         self.path = path
         self.manifest = manifest
+        self.warnings = checkpoint.warnings
+        self._arrays = checkpoint.arrays
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The run in a folder, finished or not, also while another process writes it."""
+        folder = Path(path)
+        manifest = store.read_manifest(folder)
+        return cls(folder, manifest, store.read_checkpoint(folder, manifest))
+
+
+class Run(StoredRun):
+    """Trials of one experiment: learning curves, the status of each, and agents.
+
+    Attributes:
+        experiment: what was run.
+        returns: undiscounted returns [trials, episodes]; NaN for episodes not played yet.
+        lengths: agent steps [trials, episodes]; 0 for episodes not played yet.
+        diverged_at: [trials] the episode, from 1, whose update was not finite; 0 for none.
+    """
+
+    def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
+        super().__init__(path, manifest, checkpoint)
         if not isinstance(manifest.experiment, Experiment):
             raise InputError("run", str(path), "a run that counts episodes; AtariRun.load reads those on Atari games")
         self.experiment = manifest.experiment
-        self.warnings = checkpoint.warnings
-        self._arrays = checkpoint.arrays
         shape = (self.experiment.trials, self.experiment.episodes)
         if checkpoint.arrays is None:
             self.returns: np.ndarray[Any, Any] = np.full(shape, np.nan, np.float32)
@@ -45,13 +62,6 @@ class Run:
             self.returns = self._array("returns", shape, np.float32)
             self.lengths = self._array("lengths", shape, np.int32)
             self.diverged_at = self._array(STATE + "diverged_at", shape[:1], np.int32)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The run in a folder, finished or not, also while another process writes it."""
-        folder = Path(path)
-        manifest = store.read_manifest(folder)
-        return cls(folder, manifest, store.read_checkpoint(folder, manifest))
 
     @property
     def episodes_done(self) -> np.ndarray[Any, Any]:
