@@ -34,6 +34,7 @@ ATARI_ALGORITHMS = {
 }
 TRIALS = (1, 100)
 STEPS = (1, 10**10)
+PAPERS_STEPS = 50_000_000  # agent steps of a trial, four frames each
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from mean_actor_critic.atari_experiment import (
     ATARI_SETTINGS,
     ENGINE,
     GAME,
+    PAPERS_STEPS,
     PROTOCOLS,
     AnyExperiment,
     AtariExperiment,
@@ -21,7 +22,7 @@ from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_settings, unknown_name
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import RUNS, read_manifest
-from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS
+from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS
 
 if TYPE_CHECKING:
     from mean_actor_critic.environments.atari import Game
@@ -38,7 +39,7 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     """What only games take."""
     games = parser.add_argument_group("Atari games (ALE/Pong-v5 and so on)")
     games.add_argument(
-        "--steps", type=int, help=f"agent steps of each trial, not frames (default: the paper's {ATARI_STEPS:_})"
+        "--steps", type=int, help=f"agent steps of each trial, not frames (default: the paper's {PAPERS_STEPS:_})"
     )
     games.add_argument(
         "--protocol", choices=list(PROTOCOLS),
@@ -112,7 +113,7 @@ def train(options: argparse.Namespace) -> AtariRun:
             options.environment,
             options.algorithm,
             trials=options.trials,
-            steps=ATARI_STEPS if options.steps is None else options.steps,
+            steps=PAPERS_STEPS if options.steps is None else options.steps,
             seed=options.seed,
             first_trial=options.first_trial,
             protocol=options.protocol or "paper",
@@ -154,7 +155,7 @@ def add_reproduce_options(parser: argparse.ArgumentParser) -> None:
         "--game", "--games", metavar="NAME", nargs="+", dest="games",
         help=f"{', '.join(ATARI)}, or all (default: all)",
     )  # fmt: skip
-    games.add_argument("--steps", type=int, help=f"agent steps of each trial, not frames (default: {ATARI_STEPS:_})")
+    games.add_argument("--steps", type=int, help=f"agent steps of each trial, not frames (default: {PAPERS_STEPS:_})")
     games.add_argument(
         "--algorithm", metavar="NAME", nargs="+", choices=list(ATARI_ALGORITHMS), dest="algorithms",
         help=f"of {', '.join(ATARI_ALGORITHMS)} (default: {' '.join(PAPERS)})",
@@ -197,7 +198,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
             raise unknown_name("--game", name, [*ATARI, "all"])
     settings = parse_settings(options.set, ATARI_SETTINGS)
     trials = ATARI_TRIALS if options.trials is None else options.trials
-    steps = ATARI_STEPS if options.steps is None else options.steps
+    steps = PAPERS_STEPS if options.steps is None else options.steps
     kind = "" if options.protocol in (None, "paper") else f"-{options.protocol}"
     folder = Path(options.out or f"{RUNS}/{STUDY}{kind}-{trials}x{steps}-seed{options.seed}")
     from mean_actor_critic.studies.atari import reproduce as study

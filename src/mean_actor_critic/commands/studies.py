@@ -15,6 +15,7 @@ from mean_actor_critic.commands.shared import (
     record_best,
     show_divergence,
 )
+from mean_actor_critic.commands.training import EPISODES
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.grid import grid_from_json, read_grid
@@ -225,7 +226,7 @@ def sweep(options: argparse.Namespace) -> None:
         options.algorithm,
         grid,
         options.trials,
-        (task.episodes if task else 200) if options.episodes is None else options.episodes,
+        (task.episodes if task else EPISODES) if options.episodes is None else options.episodes,
         rule=options.rule,
         halving=options.halving,
         seed=options.seed,

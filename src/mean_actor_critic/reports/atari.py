@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS
+from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS, PAPERS_STEPS
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.presets import SEARCH_SEEDS
@@ -22,7 +22,7 @@ from mean_actor_critic.reports.plots import COLOURS, figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
 from mean_actor_critic.reports.tables import Sheet, plain_table, summary_cells, terminal_table, write_csv
 from mean_actor_critic.store import make_folder, write_whole
-from mean_actor_critic.studies.paper import ATARI, ATARI_STEPS, ATARI_TRIALS, Game
+from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"
 
@@ -107,7 +107,7 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
                 *([f"{game.random}", f"{game.trpo}", f"{game.evolution}"] if game else ["–"] * 3),
             ]
         )
-    paper_words = f"paper ({in_millions(ATARI_STEPS)}, {ATARI_TRIALS} trials)"
+    paper_words = f"paper ({in_millions(PAPERS_STEPS)}, {ATARI_TRIALS} trials)"
     columns = ["Game", "Algorithm", "steps", "score", "95 % interval", "n", paper_words, "random", "TRPO", "ES"]
     return Sheet("Atari: last evaluation, raw scores of whole games; steps are agent steps", columns, rows, left=2)
 

@@ -90,7 +90,6 @@ ATARI = {
     "seaquest": _game("Seaquest", "Seaquest", 68.4, 1908.6, 1390.0, 1702.5, 1703.4),
     "space-invaders": _game("Space Invaders", "SpaceInvaders", 148.0, 568.4, 678.5, 1201.2, 1173.1),
 }
-ATARI_STEPS = 50_000_000  # agent steps of a trial, four frames each
 ATARI_TRIALS = 5
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mean_actor_critic import store
 from mean_actor_critic.agent import Agent
-from mean_actor_critic.atari_experiment import ENGINE, AtariExperiment, make_atari_experiment, preset
+from mean_actor_critic.atari_experiment import ENGINE, PAPERS_STEPS, AtariExperiment, make_atari_experiment, preset
 from mean_actor_critic.atari_run import AGENTS, BEST, KEPT, AtariRun
 from mean_actor_critic.environments.atari import Game, find_game
 from mean_actor_critic.errors import InputError
@@ -21,7 +21,6 @@ from mean_actor_critic.training import devices
 from mean_actor_critic.training.atari_study import AtariStudy
 from mean_actor_critic.training.loop import carry_on, check_seconds, free_folder
 
-STEPS = 50_000_000  # of a trial, as the paper
 CHECKPOINT_SECONDS = 300.0  # a checkpoint of one trial has 15 megabytes
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 THREADS = (1, 1024)
@@ -34,7 +33,7 @@ def train_atari(
     algorithm: str = "mac",
     *,
     trials: int = 1,
-    steps: int = STEPS,
+    steps: int = PAPERS_STEPS,
     seed: int = 0,
     first_trial: int = 0,
     protocol: str = "paper",
