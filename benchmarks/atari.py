@@ -24,16 +24,13 @@ TARGET = 1.5
 PHASES = ("acting", "sending", "waiting for emulators", "learning")
 
 
-def _trial(rollout_steps: int, xla_convolution: bool = False, **settings: Any) -> Any:
+def _trial(rollout_steps: int, **settings: Any) -> Any:
     from mean_actor_critic.atari_experiment import make_atari_experiment
-    from mean_actor_critic.convolutions import plain
     from mean_actor_critic.environments.atari import find_game
-    from mean_actor_critic.training import atari, devices
+    from mean_actor_critic.training import devices
     from mean_actor_critic.training.atari import Trial
 
     devices.prepare("atari")
-    if xla_convolution:  # the way that accelerators go
-        atari.fastest = lambda: plain
     chosen = {"rollout_steps": rollout_steps, "environments": ENVIRONMENTS, **settings}
     experiment = make_atari_experiment(GAME, "mac", 1, 10**9, 0, chosen)
     return Trial(experiment, 0, find_game(experiment.setup))
@@ -48,13 +45,11 @@ def _turns(trial: Any, seconds: float) -> int:
     return turns
 
 
-def train(
-    rollout_steps: int, warm_up: float, seconds: float, pipelined: bool = False, xla_convolution: bool = False
-) -> Measurement:
+def train(rollout_steps: int, warm_up: float, seconds: float, pipelined: bool = False) -> Measurement:
     """Agent steps of one trial in some seconds, after a warm-up that compiles."""
     import jax
 
-    trial = _trial(rollout_steps, xla_convolution, pipelined=pipelined)
+    trial = _trial(rollout_steps, pipelined=pipelined)
     _turns(trial, warm_up)
     jax.block_until_ready(trial.state)
     started = time.perf_counter()
@@ -121,7 +116,6 @@ def report() -> str:
         torch = {"game": ROM, "environments": ENVIRONMENTS, "rollout_steps": n, **times}
         variants[f"n = {n}, PyTorch"] = (pytorch_atari.train, torch)
     variants["n = 1, here, pipelined"] = (train, {"rollout_steps": 1, "pipelined": True, **times})
-    variants["n = 1, here, XLA's convolution"] = (train, {"rollout_steps": 1, "xla_convolution": True, **times})
     results = alternating(variants, REPEATS)
     rows = [[name, *speed_cells(results["n = 1, here"], found)] for name, found in results.items()]
     ratios = ", ".join(

@@ -57,8 +57,8 @@ def updates(settings: dict[str, Any]) -> Measurement:
     width = compiled.choose_width(setup, TRIALS, compiled.device_count())
     flop = flop_per_update(setup, spaces.observation_size, spaces.actions)
     lanes = width * compiled.device_count()
-    mesh = compiled.lane_mesh(compiled.device_count())
-    lane = PartitionSpec("lane")
+    mesh = devices.mesh(compiled.device_count())
+    lane = PartitionSpec(devices.AXIS)
     state = compiled.initialiser(setup, spaces.observation_size, spaces.actions)(0, jnp.arange(lanes))
     hyper = jax.tree.map(lambda x: jnp.broadcast_to(x[0], (lanes,)), experiment.hyper_of_trials())
     state, hyper, trajectory = jax.device_put(

@@ -20,7 +20,7 @@ LAYERS = (
     {"atari_experiment"},
     {"replay"},
     {"types"},
-    {"convolutions", "critic_targets", "estimators", "kernels"},
+    {"critic_targets", "estimators", "kernels"},
     {"learners"},
     {"environments"},
     {"store"},

@@ -191,10 +191,14 @@ def _improve_critic(setup: Setup, hyper: Hyper, state: LearnerState, sampled: ri
         carry: tuple[Network, optax.OptState], rows: ring.Transitions
     ) -> tuple[tuple[Network, optax.OptState], None]:
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
-        next_observation = _seen(state.normalizer, rows.next_observation)
-        next_policy = softmax(mlp(state.policy, next_observation, setup.activation, dense))
-        next_q = mlp(state.critic, next_observation, setup.activation, dense)
-        target = rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
+        def bootstrapped() -> Array:
+            next_observation = _seen(state.normalizer, rows.next_observation)
+            next_policy = softmax(mlp(state.policy, next_observation, setup.activation, dense))
+            next_q = mlp(state.critic, next_observation, setup.activation, dense)
+            return rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
+
+        # whole returns seldom need it; under vmap both are computed, which costs nothing more than before
+        target = jax.lax.cond(jnp.any(rows.bootstrap != 0), bootstrapped, lambda: rows.reward)
         return jax.lax.scan(step, carry, (_seen(state.normalizer, rows.observation), rows.action, target))
 
     together = _largest_divisor(setup.minibatches, TARGET_ROWS // setup.batch_size)

@@ -17,12 +17,11 @@ from jaxtyping import Array, Bool, Float, Int
 from mean_actor_critic.atari_experiment import AtariHyper, AtariSetup
 from mean_actor_critic.critic_targets import n_step
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
-from mean_actor_critic.kernels import log_softmax
+from mean_actor_critic.kernels import convolve, log_softmax
 from mean_actor_critic.networks import (
     BRIGHTEST,
     CONVOLUTIONS,
     Activations,
-    Convolve,
     GameNetwork,
     Layer,
     game_layer_shapes,
@@ -95,7 +94,6 @@ def combined_loss(
 
 def update(
     setup: AtariSetup,
-    convolution: Convolve,
     hyper: AtariHyper,
     state: GameLearnerState,
     rollout: Rollout,
@@ -107,7 +105,6 @@ def update(
 
     Args:
         setup: of the trial.
-        convolution: the way to convolve that made `acted`.
         hyper: of the trial.
         state: before.
         rollout: what was done and what came of it.
@@ -125,7 +122,7 @@ def update(
         return combined_loss(setup, hyper, logits, values, rollout.action.ravel(), returns.ravel(), state_weight)
 
     logits_gradient, values_gradient = jax.grad(loss, argnums=(0, 1))(logits, values)
-    gradient = backward(state.network, acted, logits_gradient, values_gradient, convolution)
+    gradient = backward(state.network, acted, logits_gradient, values_gradient)
     return descend(setup, hyper, state, gradient, updates)
 
 
@@ -134,7 +131,6 @@ def backward(
     acted: Sequence[Activations],
     logits_gradient: Float[Array, "n action"],
     values_gradient: Float[Array, "n value"],
-    convolution: Convolve,
 ) -> GameNetwork:
     """The gradient of the weights, from that of the outputs of some forward passes, one after the other."""
     features = jnp.concatenate([step.features for step in acted])
@@ -147,7 +143,7 @@ def backward(
     # a step at a time: the maps of one fit into the cache
     shape = acted[0].maps[-1].shape
     of_steps = [
-        _convolutions_backward(network, step, gradient.reshape(shape), convolution)
+        _convolutions_backward(network, step, gradient.reshape(shape))
         for step, gradient in zip(acted, jnp.split(flat_gradient, len(acted)), strict=True)
     ]
 
@@ -166,9 +162,7 @@ def _sum(parts: Sequence[Array]) -> Array:
     return functools.reduce(operator.add, parts)
 
 
-def _convolutions_backward(
-    network: GameNetwork, outputs: Activations, gradient: Array, convolution: Convolve
-) -> tuple[Layer, ...]:
+def _convolutions_backward(network: GameNetwork, outputs: Activations, gradient: Array) -> tuple[Layer, ...]:
     inputs = (screens(outputs.observation), *outputs.maps[:-1])
     layers: list[Layer] = []
     for place in reversed(range(len(CONVOLUTIONS))):
@@ -176,10 +170,10 @@ def _convolutions_backward(
         gradient = jnp.where(outputs.maps[place] > 0, gradient, 0)
         scale = 1 / BRIGHTEST if place == 0 else 1.0
         # only the pullbacks are used: XLA leaves out the convolutions themselves
-        _, of_weight = jax.vjp(lambda w, x=x, s=stride: convolution(x, w, s), weight)
+        _, of_weight = jax.vjp(lambda w, x=x, s=stride: convolve(x, w, s), weight)
         layers.append(Layer(of_weight(gradient)[0] * scale, jnp.sum(gradient, axis=(0, 1, 2))))
         if place > 0:
-            _, of_input = jax.vjp(lambda x, w=weight, s=stride: convolution(x, w, s), x)
+            _, of_input = jax.vjp(lambda x, w=weight, s=stride: convolve(x, w, s), x)
             gradient = of_input(gradient)[0]
     return tuple(reversed(layers))
 

@@ -15,12 +15,13 @@ import numpy as np
 from jaxtyping import Array
 
 from mean_actor_critic.atari_experiment import AtariExperiment, AtariHyper, AtariSetup
-from mean_actor_critic.convolutions import fastest
 from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
+from mean_actor_critic.kernels import convolve
 from mean_actor_critic.learners import shared_trunk
 from mean_actor_critic.learners.shared_trunk import GameLearnerState, Rollout
 from mean_actor_critic.networks import Activations, GameNetwork, game_outputs, inverse_cdf, softmax
+from mean_actor_critic.training.placement import placement
 from mean_actor_critic.training.randomness import evaluation_draws, step_draws, weights_key
 
 HostArray = np.ndarray[Any, Any]
@@ -40,25 +41,24 @@ def initialiser(setup: AtariSetup, actions: int) -> Callable[..., GameLearnerSta
 
 
 @functools.cache
-def acting_program() -> Callable[..., tuple[Array, Activations]]:
-    """Compiled `(network, observation [n], seed, trial, step) -> action [n], activations`."""
-    convolution = fastest()
+def acting_program(rows: int) -> Callable[..., tuple[Array, Activations]]:
+    """Compiled `(network, observation [rows], seed, trial, step) -> action [rows], activations`."""
+    at = placement(rows)
 
     def act(
         network: GameNetwork, observation: Array, seed: Array, trial: Array, step: Array
     ) -> tuple[Array, Activations]:
-        outputs = game_outputs(network, observation, convolution)
+        outputs = game_outputs(network, observation, convolve)
         draws = step_draws(seed, trial, step, observation.shape[0])
         return inverse_cdf(softmax(outputs.logits), draws).astype(jnp.int32), outputs
 
-    return jax.jit(act)
+    return jax.jit(act, out_shardings=(at.everywhere, at.activations))
 
 
 @functools.cache
 def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
     """Compiled `(network, observation [n]) -> state values [n]`."""
-    convolution = fastest()
-    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, convolution)))
+    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, convolve)))
 
 
 @functools.cache
@@ -68,28 +68,27 @@ def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
     `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
     The state given is consumed, except with `pipelined`, where its network is still acting.
     """
-    convolution = fastest()
 
     def learn(
         hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
         after: Any, updates: Array,
     ) -> GameLearnerState:  # fmt: skip
-        outputs = after if setup.pipelined else game_outputs(state.network, after, convolution)
+        outputs = after if setup.pipelined else game_outputs(state.network, after, convolve)
         last_value = shared_trunk.state_values(setup, outputs)
-        return shared_trunk.update(setup, convolution, hyper, state, rollout, acted, last_value, updates)
+        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates)
 
-    return jax.jit(learn, donate_argnums=() if setup.pipelined else 1)
+    at = placement(setup.environments)
+    return jax.jit(learn, out_shardings=at.state, donate_argnums=() if setup.pipelined else 1)
 
 
 @functools.cache
 def playing_program(greedy: bool) -> Callable[..., Array]:
     """Compiled `(network, observation [n], seed, trial, evaluation, step) -> action [n]`, for evaluations."""
-    convolution = fastest()
 
     def play(
         network: GameNetwork, observation: Array, seed: Array, trial: Array, evaluation: Array, step: Array
     ) -> Array:
-        logits = game_outputs(network, observation, convolution).logits
+        logits = game_outputs(network, observation, convolve).logits
         draws = evaluation_draws(seed, trial, evaluation, step, observation.shape[0])
         chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(softmax(logits), draws)
         return chosen.astype(jnp.int32)
@@ -132,7 +131,8 @@ class Trial:
         self._keys = (np.uint32(experiment.seed), np.int32(number))
         self._hyper = experiment.hyper_of(place)
         self._updates = np.int32(experiment.updates)
-        self._act = acting_program()
+        self._at = placement(setup.environments)
+        self._act = acting_program(setup.environments)
         self._learn = learning_program(setup)
         self._emulators = Emulators(
             setup,
@@ -143,12 +143,13 @@ class Trial:
             threads=threads,
         )
         if saved is None:
-            self.state = initialiser(setup, game.spaces.actions)(*self._keys)
+            self.state = jax.device_put(initialiser(setup, game.spaces.actions)(*self._keys), self._at.state)
             self._acting = self.state.network
             observation = self._emulators.begin()
         else:
-            self.state = jax.device_put(saved.state)
-            self._acting = self.state.network if saved.acting is None else jax.device_put(saved.acting)
+            self.state = jax.device_put(saved.state, self._at.state)
+            acting = saved.acting
+            self._acting = self.state.network if acting is None else jax.device_put(acting, self._at.network)
             observation = self._emulators.restore(saved.emulators, saved.screen)
         self.updates = int(self.state.update)
         self._turns: list[tuple[HostArray, Activations, Turn, HostArray]] = []
@@ -158,16 +159,19 @@ class Trial:
         """Choose actions and let the emulators take them."""
         step = np.uint32(self.updates * self._setup.rollout_steps + len(self._turns))
         self._observation = observation
-        action, self._outputs = self._act(self._acting, observation, *self._keys, step)
+        action, self._outputs = self._act(self._acting, self._placed(observation), *self._keys, step)
         self._action = np.asarray(action)
         self._emulators.send(self._action)
+
+    def _placed(self, observation: HostArray) -> Array:
+        return jax.device_put(observation, self._at.rows)
 
     def turn(self) -> HostArray:
         """One step of every environment, and an update if it was the last of a rollout; scores of games that ended."""
         turn = self._emulators.receive()
         beyond = np.zeros(self._setup.environments, np.float32)
         if self._setup.time_limit == "bootstrap" and turn.truncated.any():
-            values = np.asarray(valuing_program(self._setup)(self._acting, turn.observation))
+            values = np.asarray(valuing_program(self._setup)(self._acting, self._placed(turn.observation)))
             beyond = np.where(turn.truncated, values, 0)
         self._turns.append((self._action, self._outputs, turn, beyond))
         if len(self._turns) < self._setup.rollout_steps:
@@ -193,7 +197,7 @@ class Trial:
             self._decide(turn.next_observation)
             after: Any = self._outputs
         else:
-            after = turn.observation
+            after = self._placed(turn.observation)
         self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates)
         if not self._setup.pipelined:
             self._acting = self.state.network
@@ -243,7 +247,8 @@ class Evaluation:
             steps: of each environment, instead of the setup's.
             greedy: take the most probable actions.
         """
-        self._emulators, self._network = emulators, network
+        at = placement(emulators.environments)
+        self._emulators, self._network, self._rows = emulators, jax.device_put(network, at.network), at.rows
         self._keys = (np.uint32(seed), np.int32(trial), np.int32(number))
         self._games = setup.evaluation_games if games is None else games
         self._steps = setup.evaluation_steps if steps is None else steps
@@ -258,7 +263,8 @@ class Evaluation:
 
     def turn(self) -> None:
         """One step of every environment."""
-        action = self._play(self._network, self._observation, *self._keys, np.uint32(self.step))
+        seen = jax.device_put(self._observation, self._rows)
+        action = self._play(self._network, seen, *self._keys, np.uint32(self.step))
         self._emulators.send(np.asarray(action))
         turn = self._emulators.receive()
         self.step += 1

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from mean_actor_critic.experiment import ANY, Hyper, Setup
 from mean_actor_critic.learners import episodic
 from mean_actor_critic.networks import inverse_cdf
+from mean_actor_critic.training.devices import AXIS
 from mean_actor_critic.training.randomness import EpisodeKeys, action_draws, training_keys, weights_key
 from mean_actor_critic.types import Actor, EpisodeMetrics, LearnerState, Trajectory
 
@@ -29,7 +30,7 @@ CACHE_BYTES = 2**20  # of a core, for what all its lanes work on: measured, abou
 
 Build = Callable[[], Any]  # makes the functional environment; equal for the same one, so that programs are found again
 
-_LANES = PartitionSpec("lane")
+_LANES = PartitionSpec(AXIS)
 _SAME = PartitionSpec()
 
 
@@ -75,14 +76,6 @@ def device_count() -> int:
 
 
 @functools.cache
-def lane_mesh(devices: int) -> Mesh:
-    """The first `devices` devices, along one axis of lanes."""
-    return jax.make_mesh(
-        (devices,), ("lane",), devices=jax.devices()[:devices], axis_types=(jax.sharding.AxisType.Auto,)
-    )
-
-
-@functools.cache
 def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[..., LearnerState]:
     """Compiled `(seed [], trial [lane]) -> LearnerState [lane]`: trials before their first episode."""
 
@@ -125,12 +118,26 @@ def _advance(
         state, metrics = carry
         keys = jax.vmap(functools.partial(training_keys, seed))(trial, state.episode)
         trajectory = play(state.actor, keys)
-        learn = jax.vmap(functools.partial(episodic.update, setup, episodic.longest_of(trajectory)))
+        learn = _over_lanes(functools.partial(episodic.update, setup, episodic.longest_of(trajectory)), lanes)
         state, new = learn(hyper, state, trajectory, keys.minibatches)
         return state, jax.tree.map(lambda all_, one: all_.at[number].set(one), metrics, new)
 
     state, metrics = jax.lax.fori_loop(0, episodes[0], episode, (state, metrics))
     return Segment(state, jax.tree.map(jnp.transpose, metrics))
+
+
+def _over_lanes(function: Callable[..., Any], lanes: int) -> Callable[..., Any]:
+    """A function of one lane, for all [lane].
+
+    The only lane is no batch of one: XLA's matrix products are faster without, and a branch stays one.
+    """
+    if lanes > 1:
+        return jax.vmap(function)
+
+    def alone(*arguments: Any) -> Any:
+        return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], arguments)))
+
+    return alone
 
 
 class _Step(NamedTuple):
@@ -159,7 +166,7 @@ def rollout(
     limit = setup.max_episode_steps
     lanes = keys.environment.shape[0]
     world = build()
-    act = jax.vmap(functools.partial(episodic.action_probabilities, setup))
+    act = _over_lanes(functools.partial(episodic.action_probabilities, setup), lanes)
     uniform = jax.vmap(lambda keys: action_draws(keys, limit))(keys).T  # [time, lane]
     of_environment = jax.vmap(lambda key: jax.random.split(key, 3))(keys.environment)
     initial_key, first_key, step_key = of_environment[:, 0], of_environment[:, 1], of_environment[:, 2]

@@ -14,7 +14,7 @@ from mean_actor_critic.experiment import OPTIMIZERS, Experiment
 from mean_actor_critic.networks import ACTIVATIONS
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
-from mean_actor_critic.training import compiled
+from mean_actor_critic.training import compiled, devices
 from mean_actor_critic.training.records import Snapshots, checkpoint_arrays, starting_point
 from mean_actor_critic.types import LearnerState
 
@@ -65,17 +65,17 @@ class CompiledStudy:
         if saved is None:
             self._snapshots.take(0, np.arange(experiment.trials), state)
         groups = math.ceil(experiment.trials / width)
-        devices = min(compiled.device_count(), groups)
-        mesh = compiled.lane_mesh(devices)
-        self._sharding = NamedSharding(mesh, PartitionSpec("lane"))
+        count = min(compiled.device_count(), groups)
+        mesh = devices.mesh(count)
+        self._sharding = NamedSharding(mesh, PartitionSpec(devices.AXIS))
         self._program = compiled.segment_program(setup, environment.build, mesh)
         places = (
             list(ACTIVATIONS).index(experiment.setup.activation),
             OPTIMIZERS.index(experiment.setup.optimizer),
         )
-        self._choice = compiled.Choice(*(self._of_devices(np.full(devices, place, np.int32)) for place in places))
+        self._choice = compiled.Choice(*(self._of_devices(np.full(count, place, np.int32)) for place in places))
         self._blocks = [
-            self._block(experiment, state, first, devices) for first in range(0, groups * width, devices * width)
+            self._block(experiment, state, first, count) for first in range(0, groups * width, count * width)
         ]
         self._seconds_per_episode = math.inf  # of one block; unknown yet
 

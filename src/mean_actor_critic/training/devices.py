@@ -9,9 +9,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import cores
+
+AXIS = "device"  # of a mesh
 
 
 @functools.cache
@@ -40,6 +43,12 @@ def prepare(engine: str = "compiled") -> None:
             return  # a read-only home costs a few seconds of compilation, no more
         config.update("jax_compilation_cache_dir", str(cache))
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@functools.cache
+def mesh(count: int) -> Mesh:
+    """The first `count` devices, along one axis."""
+    return jax.make_mesh((count,), (AXIS,), devices=jax.devices()[:count], axis_types=(jax.sharding.AxisType.Auto,))
 
 
 def versions(engine: str = "compiled") -> dict[str, str]:
