@@ -1,5 +1,6 @@
 """The paper's Atari study: A2C and MAC on six games."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,10 @@ from typing import Any
 from mean_actor_critic.atari_experiment import make_atari_experiment, preset
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.environments.atari import find_game
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.presets import require_reporting_seed
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.studies.paper import Game
+from mean_actor_critic.studies.stored import completed, require_asked, stored
 from mean_actor_critic.training.atari_loop import resume_atari, train_atari
 
 
@@ -41,35 +42,18 @@ def reproduce(
         settings: that differ from the protocol's.
     """
     require_reporting_seed(seed)
-    asked = {}
+    asked = []
     for name, game in games.items():
         for algorithm in algorithms:
             chosen = {**preset(algorithm, protocol), **(settings or {})}
             experiment = make_atari_experiment(game.environment, algorithm, trials, steps, seed, chosen)
             find_game(experiment.setup)
             path = folder / name / algorithm
-            if (path / "manifest.json").exists() and AtariRun.load(path).experiment != experiment:
-                allowed = f"a folder without another study; {path} was run with other settings"
-                raise InputError("out", str(folder), allowed)
-            asked[path] = (f"{name} {algorithm}", game, algorithm, chosen)
-    for path, (label, game, algorithm, chosen) in asked.items():
-        there = AtariRun.load(path) if (path / "manifest.json").exists() else None
-        if there is None:
-            yield (
-                train_atari(
-                    game.environment,
-                    algorithm,
-                    trials=trials,
-                    steps=steps,
-                    seed=seed,
-                    threads=threads,
-                    out=path,
-                    on_progress=watch(label),
-                    **chosen,
-                ),
-                False,
-            )
-        elif there.finished:
-            yield there, True
-        else:
-            yield resume_atari(path, threads=threads, on_progress=watch(label)), False
+            there = stored(path, AtariRun.load)
+            require_asked(path, there is None or there.experiment == experiment)
+            whole: dict[str, Any] = {"trials": trials, "steps": steps, "seed": seed, "threads": threads, "out": path}
+            train = functools.partial(train_atari, game.environment, algorithm, **whole, **chosen)
+            resume = functools.partial(resume_atari, path, threads=threads)
+            asked.append((there, train, resume, f"{name} {algorithm}"))
+    for there, train, resume, label in asked:
+        yield completed(there, train, resume, watch, label)

@@ -1,16 +1,17 @@
 """The paper's classic-control studies: five algorithms, 100 trials each."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS, applicable_settings, make_experiment
 from mean_actor_critic.grid import Settings
 from mean_actor_critic.presets import require_reporting_seed, settings_for
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.studies.stored import completed, require_asked, stored
 from mean_actor_critic.training.loop import resume, train
 
 
@@ -44,26 +45,12 @@ def reproduce(
         asked = make_experiment(
             task.environment, algorithm, trials, episodes, seed, settings, engine=environment.engine
         )
-        there = Run.load(path) if (path / "manifest.json").exists() else None
-        if there is not None and there.experiment != asked:
-            raise InputError("out", str(folder), f"a folder without another study; {path} was run with other settings")
-        if there is None:
-            show = watch(algorithm)
-            run = train(
-                task.environment,
-                algorithm,
-                trials=trials,
-                episodes=episodes,
-                seed=seed,
-                out=path,
-                on_progress=show,
-                **settings,
-            )
-            yield run, False
-        elif there.finished:
-            yield there, True
-        else:
-            yield resume(path, on_progress=watch(algorithm)), False
+        there = stored(path, Run.load)
+        require_asked(path, there is None or there.experiment == asked)
+        fresh = functools.partial(
+            train, task.environment, algorithm, trials=trials, episodes=episodes, seed=seed, out=path, **settings
+        )
+        yield completed(there, fresh, functools.partial(resume, path), watch, algorithm)
 
 
 def _complete(settings: Settings, algorithm: str) -> Settings:

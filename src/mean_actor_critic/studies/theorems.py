@@ -1,9 +1,9 @@
 """The paper's theorems, checked: exactly in random problems, and in a network at moments of its training."""
 
+import functools
 from pathlib import Path
 
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import require_whole
 from mean_actor_critic.gradients.claims import claims
 from mean_actor_critic.gradients.moments import BATCHES, measure_trial
@@ -12,6 +12,7 @@ from mean_actor_critic.presets import require_reporting_seed, settings_for
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.studies.stored import completed, require_asked, stored
 from mean_actor_critic.theory import UPDATE, Theory
 from mean_actor_critic.training import devices
 from mean_actor_critic.training.loop import resume, train
@@ -67,29 +68,23 @@ def reproduce(
 
 def _trained(task: Task, path: Path, trials: int, episodes: int, seed: int, watch: Watch) -> Run:
     """The run, from the beginning, from where it stands, or as it is."""
-    if not (path / "manifest.json").exists():
-        settings = settings_for(find_environment(task.environment), "mac")
-        return train(
-            task.environment,
-            "mac",
-            trials=trials,
-            episodes=episodes,
-            seed=seed,
-            out=path,
-            snapshots=[round(share * episodes) for share in MOMENTS],
-            on_progress=watch("mac"),
-            **settings,
-        )
-    run = Run.load(path)
-    asked = (task.environment, "mac", trials, episodes, seed)
-    there = run.experiment
-    setup = there.setup
-    if (
-        setup.environment,
-        setup.algorithm,
-        there.trials,
-        there.episodes,
-        there.seed,
-    ) != asked or not run.manifest.snapshots:
-        raise InputError("out", str(path.parent), f"a folder without another study; {path} was run with other settings")
-    return run if run.finished else resume(path, on_progress=watch("mac"))
+    there = stored(path, Run.load)
+    if there is not None:
+        experiment = there.experiment
+        setup = experiment.setup
+        found = (setup.environment, setup.algorithm, experiment.trials, experiment.episodes, experiment.seed)
+        asked = (task.environment, "mac", trials, episodes, seed)
+        require_asked(path, found == asked and bool(there.manifest.snapshots))
+    fresh = functools.partial(
+        train,
+        task.environment,
+        "mac",
+        trials=trials,
+        episodes=episodes,
+        seed=seed,
+        out=path,
+        snapshots=[round(share * episodes) for share in MOMENTS],
+        **settings_for(find_environment(task.environment), "mac"),
+    )
+    run, _ = completed(there, fresh, functools.partial(resume, path), watch, "mac")
+    return run
