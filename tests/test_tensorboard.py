@@ -8,6 +8,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from helpers import TINY_WORDS, assert_refused, mac
+from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.reports import tensorboard
 from mean_actor_critic.run import Run
 
@@ -39,12 +40,12 @@ def test_events_are_the_run_s_curves(tmp_path):
 def test_events_come_while_training_goes_on_and_only_of_whole_episodes(tmp_path):
     write = tensorboard.EventWriter(tmp_path)
     returns = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
-    write(returns, np.array([[1, 1, 0], [1, 0, 0]]))
+    write.episodes(returns, np.array([[1, 1, 0], [1, 0, 0]]))
     while "return/mean" not in events_in(tmp_path):  # which may take a few seconds
         time.sleep(0.1)
     assert events_in(tmp_path)["return/mean"] == {1: 2.0}
     returns[1, 1] = 4.0
-    write(returns, np.array([[1, 1, 0], [1, 1, 0]]))
+    write.episodes(returns, np.array([[1, 1, 0], [1, 1, 0]]))
     write.close()
     assert events_in(tmp_path)["return/mean"] == {1: 2.0, 2: 3.0}
 
@@ -67,6 +68,16 @@ def test_a_resumed_run_has_all_its_events(tmp_path):
 @pytest.mark.parametrize("trials", [1, 3])
 def test_one_trial_is_its_own_mean(trials, tmp_path):
     write = tensorboard.EventWriter(tmp_path)
-    write(np.ones((trials, 1)), np.ones((trials, 1), int))
+    write.episodes(np.ones((trials, 1)), np.ones((trials, 1), int))
     write.close()
     assert ("return_of_trial/0" in events_in(tmp_path)) == (trials > 1)
+
+
+def test_events_of_a_game_are_its_evaluations(tmp_path):
+    words = ["train", "ALE/Pong-v5", "--steps", "24", "--out", tmp_path / "run", "--tensorboard", "--trials", "2"]
+    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_games=2"]
+    assert mac(*words, "--set", *settings, "evaluation_steps=4").code == 0
+    run, events = AtariRun.load(tmp_path / "run"), events_in(tmp_path / "run")
+    assert list(events["score/mean"]) == [8, 16, 24]
+    np.testing.assert_allclose(list(events["score/mean"].values()), run.means.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(list(events["score_of_trial/1"].values()), run.means[1], rtol=1e-6)

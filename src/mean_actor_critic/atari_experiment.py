@@ -166,6 +166,10 @@ class AtariExperiment:
         """Steps after which an evaluation, counted from 0, takes place."""
         return self.update_of_evaluation(evaluation) * self.setup.steps_per_update
 
+    def evaluation_steps(self) -> np.ndarray[Any, Any]:
+        """Steps after which each evaluation takes place [evaluations]."""
+        return np.array([self.steps_of_evaluation(number) for number in range(self.evaluations)])
+
     def trial_numbers(self) -> np.ndarray[Any, Any]:
         """The number of each trial [trials], which its randomness comes from."""
         return np.arange(self.first_trial, self.first_trial + self.trials, dtype=np.int32)

@@ -71,14 +71,12 @@ class AtariRun(StoredRun):
     @property
     def steps(self) -> np.ndarray[Any, Any]:
         """Agent steps at each evaluation [evaluations], those to come included."""
-        return np.array([self.experiment.steps_of_evaluation(i) for i in range(self.experiment.evaluations)])
+        return self.experiment.evaluation_steps()
 
     @property
     def means(self) -> np.ndarray[Any, Any]:
         """The mean score of each evaluation [trials, evaluations]; NaN for those to come."""
-        played = np.isfinite(self.curves.scores)
-        total = np.where(played, self.curves.scores, 0).sum(axis=-1, dtype=np.float64)
-        return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
+        return mean_scores(self.curves)
 
     @property
     def final_scores(self) -> np.ndarray[Any, Any]:
@@ -128,6 +126,13 @@ class AtariRun(StoredRun):
         if array is None or array.shape != like.shape or array.dtype != like.dtype:
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {name}")
         return array
+
+
+def mean_scores(curves: AtariCurves) -> np.ndarray[Any, Any]:
+    """The mean score of each evaluation [trials, evaluations]; NaN for those to come."""
+    played = np.isfinite(curves.scores)
+    total = np.where(played, curves.scores, 0).sum(axis=-1, dtype=np.float64)
+    return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
 
 
 def load_run(path: str | Path) -> Run | AtariRun:

@@ -1,6 +1,7 @@
 """What the commands of `mac` do with Atari games. Imports JAX only when something is about to be trained."""
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from mean_actor_critic.atari_experiment import (
     AtariSetup,
 )
 from mean_actor_critic.atari_run import AtariRun
+from mean_actor_critic.commands.shared import Events
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_settings, unknown_name
 from mean_actor_critic.progress import progress_display
@@ -96,7 +98,6 @@ def train(options: argparse.Namespace) -> AtariRun:
         "--episodes": (options.episodes, "--steps, which Atari runs are measured in"),
         "--env-kwargs": (options.env_kwargs or None, "--set: everything about the emulators is a setting"),
         "--max-episode-steps": (options.max_episode_steps, "--set max_episode_frames=…"),
-        "--tensorboard": (options.tensorboard or None, "environments that are not Atari games"),
     }
     for name, (value, allowed) in refused.items():
         if value is not None:
@@ -105,10 +106,11 @@ def train(options: argparse.Namespace) -> AtariRun:
     from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, train_atari
 
     def started(path: Path, game: "Game") -> None:
+        events.begin(path)
         if not options.quiet:
             print(f"{game.name}: steps are agent steps, not frames; run folder: {path}", file=sys.stderr)
 
-    with progress_display(options.quiet) as watch:
+    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         return train_atari(
             options.environment,
             options.algorithm,
@@ -122,6 +124,7 @@ def train(options: argparse.Namespace) -> AtariRun:
             checkpoint_seconds=_seconds(options, CHECKPOINT_SECONDS),
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
+            on_evaluations=events.evaluations,
             **settings,
         )
 
@@ -134,10 +137,14 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
         return run
     from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, resume_atari
 
-    with progress_display(options.quiet) as watch:
-        seconds = _seconds(options, CHECKPOINT_SECONDS)
+    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+        events.begin(Path(options.path))
         return resume_atari(
-            options.path, threads=options.workers, checkpoint_seconds=seconds, on_progress=watch(str(options.path))
+            options.path,
+            threads=options.workers,
+            checkpoint_seconds=_seconds(options, CHECKPOINT_SECONDS),
+            on_progress=watch(str(options.path)),
+            on_evaluations=events.evaluations,
         )
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mean_actor_critic.errors import InputError, MacError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mean_actor_critic.atari_run import AtariRun
     from mean_actor_critic.reports.content import Content
     from mean_actor_critic.reports.page import Recording
+    from mean_actor_critic.reports.tensorboard import EventWriter
     from mean_actor_critic.run import Run
 
 
@@ -112,3 +113,37 @@ def record_best(numbers: "Content", environment: str | None) -> "Recording":
         f"{entry.label}, trial {trial}: one episode with sampled actions after training, return {video.returns[0]:.1f}."
     )
     return Recording(words, recorded)
+
+
+class Events:
+    """TensorBoard events of a run, if they are wanted."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._writer: EventWriter | None = None
+        if wanted:
+            from mean_actor_critic.reports.tensorboard import require_tensorboard
+
+            require_tensorboard()
+
+    def begin(self, run: Path) -> None:
+        """For a run folder that is there."""
+        if self._wanted:
+            from mean_actor_critic.reports.tensorboard import EventWriter
+
+            self._writer = EventWriter(run)
+
+    def episodes(self, returns: Any, lengths: Any) -> None:
+        """Of episodes, whatever is new."""
+        if self._writer is not None:
+            self._writer.episodes(returns, lengths)
+
+    def evaluations(self, scores: Any, training_scores: Any, steps: Any) -> None:
+        """Of a game's evaluations, whatever is new."""
+        if self._writer is not None:
+            self._writer.evaluations(scores, training_scores, steps)
+
+    def close(self) -> None:
+        """Everything is on disk."""
+        if self._writer is not None:
+            self._writer.close()

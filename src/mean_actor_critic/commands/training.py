@@ -5,10 +5,10 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mean_actor_critic.commands import games
-from mean_actor_critic.commands.shared import console, is_run, load_player, show_run, warn
+from mean_actor_critic.commands.shared import Events, console, is_run, load_player, show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_kwargs, parse_settings
 from mean_actor_critic.progress import progress_display
@@ -16,7 +16,6 @@ from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 
 if TYPE_CHECKING:
     from mean_actor_critic.environments.catalogue import EnvironmentSpec
-    from mean_actor_critic.reports.tensorboard import EventWriter
 
 EPISODES = 200  # of a trial, unless said otherwise
 
@@ -39,7 +38,7 @@ def train(options: argparse.Namespace) -> None:
             limit = f"episodes of at most {environment.max_episode_steps} steps"
             print(f"{environment.name}: {environment.engine} engine, {limit}; run folder: {path}", file=sys.stderr)
 
-    with progress_display(options.quiet) as watch, contextlib.closing(_Events(options.tensorboard)) as events:
+    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         run = train(
             options.environment,
             options.algorithm,
@@ -56,7 +55,7 @@ def train(options: argparse.Namespace) -> None:
             snapshots=_parse_snapshots(options.snapshots),
             on_progress=watch(f"{options.environment} {options.algorithm}"),
             on_start=started,
-            on_curves=events.write,
+            on_curves=events.episodes,
             **settings,
         )
     return show_run(run, options.quiet)
@@ -88,7 +87,7 @@ def resume(options: argparse.Namespace) -> None:
         if not options.quiet:
             print(f"{options.path}: already finished", file=sys.stderr)
     else:
-        with progress_display(options.quiet) as watch, contextlib.closing(_Events(options.tensorboard)) as events:
+        with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
             events.begin(Path(options.path))
             show = watch(str(options.path))
             run = resume(
@@ -98,7 +97,7 @@ def resume(options: argparse.Namespace) -> None:
                 step_seconds=options.step_seconds,
                 checkpoint_seconds=_checkpoint_seconds(options),
                 on_progress=show,
-                on_curves=events.write,
+                on_curves=events.episodes,
             )
     return show_run(run, options.quiet)
 
@@ -194,32 +193,3 @@ def export(options: argparse.Namespace) -> None:
     warn(run)
     run.agent(options.trial).save(options.out)
     print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
-
-
-class _Events:
-    """TensorBoard events of a run, if they are wanted."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
-        self._writer: EventWriter | None = None
-        if wanted:
-            from mean_actor_critic.reports.tensorboard import require_tensorboard
-
-            require_tensorboard()
-
-    def begin(self, run: Path) -> None:
-        """For a run folder that is there."""
-        if self._wanted:
-            from mean_actor_critic.reports.tensorboard import EventWriter
-
-            self._writer = EventWriter(run)
-
-    def write(self, returns: Any, lengths: Any) -> None:
-        """Whatever is new."""
-        if self._writer is not None:
-            self._writer(returns, lengths)
-
-    def close(self) -> None:
-        """Everything is on disk."""
-        if self._writer is not None:
-            self._writer.close()

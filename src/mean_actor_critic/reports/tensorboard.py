@@ -1,6 +1,7 @@
 """Learning curves as TensorBoard events, written while a run goes on."""
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +22,63 @@ def require_tensorboard() -> None:
 
 
 class EventWriter:
-    """Writes what is new in the curves of a run. The step of an event is the episode, from 1."""
+    """Writes what is new in the curves of a run."""
 
     def __init__(self, run: Path) -> None:
-        """Begin an event file in the run folder; what one before it says of the same episodes is replaced."""
+        """Begin an event file in the run folder; what one before it says of the same steps is replaced."""
         require_tensorboard()
         from tensorboardX import SummaryWriter
 
         self._folder = run / FOLDER
         self._new_writer = SummaryWriter
         self._writer: Any = None
-        self._written = 0  # episodes
+        self._written = 0  # episodes, or evaluations
 
-    def __call__(self, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
-        """Write the episodes that all trials have played since the last call. Both are [trials, episodes]."""
-        played = int(np.min(np.sum(lengths > 0, axis=1)))
+    def episodes(self, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
+        """Write the episodes that all trials have played since the last call. Both are [trials, episodes].
+
+        The step of an event is the episode, from 1.
+        """
+        for episode in self._new(int(np.min(np.sum(lengths > 0, axis=1)))):
+            spread = float(np.subtract(*np.percentile(returns[:, episode], [75, 25])))
+            self._write(episode + 1, "return", returns[:, episode])
+            self._add("return/interquartile_range", spread, episode + 1)
+            self._add("steps/mean", np.mean(lengths[:, episode]), episode + 1)
+
+    def evaluations(
+        self, scores: np.ndarray[Any, Any], training_scores: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]
+    ) -> None:
+        """Write the evaluations that all trials have had since the last call.
+
+        The step of an event is the agent step.
+
+        Args:
+            scores: means of evaluations [trials, evaluations]; NaN for those to come.
+            training_scores: means of the training games between them, likewise.
+            steps: agent steps at each [evaluations].
+        """
+        for number in self._new(int(np.min(np.sum(np.isfinite(scores), axis=1)))):
+            step = int(steps[number])
+            self._write(step, "score", scores[:, number])
+            if np.isfinite(training_scores[:, number]).any():
+                self._add("training_score/mean", np.nanmean(training_scores[:, number]), step)
+
+    def _new(self, there: int) -> Iterator[int]:
+        """Places beyond those written, up to so many."""
         with disk_faults(self._folder, "write TensorBoard events"):
             if self._writer is None:  # on a resumed run everything is written again: a few kilobytes
                 self._writer = self._new_writer(str(self._folder), purge_step=1, flush_secs=FLUSH_SECONDS)
-            for episode in range(self._written, played):
-                self._write(episode + 1, returns[:, episode], lengths[:, episode])
-        self._written = max(self._written, played)
+            yield from range(self._written, there)
+        self._written = max(self._written, there)
 
-    def _write(self, step: int, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
-        self._writer.add_scalar("return/mean", float(np.mean(returns)), step)
-        self._writer.add_scalar(
-            "return/interquartile_range", float(np.subtract(*np.percentile(returns, [75, 25]))), step
-        )
-        self._writer.add_scalar("steps/mean", float(np.mean(lengths)), step)
-        for trial, value in enumerate(returns[:MOST_TRIALS] if len(returns) > 1 else ()):
-            self._writer.add_scalar(f"return_of_trial/{trial}", float(value), step)
+    def _write(self, step: int, name: str, values: np.ndarray[Any, Any]) -> None:
+        """The mean of a value of each trial [trials], and some of them."""
+        self._add(f"{name}/mean", np.mean(values), step)
+        for trial, value in enumerate(values[:MOST_TRIALS] if len(values) > 1 else ()):
+            self._add(f"{name}_of_trial/{trial}", value, step)
+
+    def _add(self, name: str, value: Any, step: int) -> None:
+        self._writer.add_scalar(name, float(value), step)
 
     def close(self) -> None:
         """Finish the file."""

@@ -12,7 +12,7 @@ import numpy as np
 from mean_actor_critic import store
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.atari_experiment import ENGINE, PAPERS_STEPS, AtariExperiment, make_atari_experiment, preset
-from mean_actor_critic.atari_run import AGENTS, BEST, KEPT, AtariRun
+from mean_actor_critic.atari_run import AGENTS, BEST, KEPT, AtariRun, mean_scores
 from mean_actor_critic.environments.atari import Game, find_game
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import require_whole
@@ -26,6 +26,8 @@ KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the
 THREADS = (1, 1024)
 
 OnStart = Callable[[Path, Game], None]
+HostArray = np.ndarray[Any, Any]
+OnEvaluations = Callable[[HostArray, HostArray, HostArray], None]
 
 
 def train_atari(
@@ -42,6 +44,7 @@ def train_atari(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
     on_start: OnStart | None = None,
+    on_evaluations: OnEvaluations | None = None,
     **settings: Any,
 ) -> AtariRun:
     """Train `trials` agents on an Atari game and keep everything in a run folder.
@@ -59,6 +62,8 @@ def train_atari(
         checkpoint_seconds: between checkpoints; one is also written after every evaluation.
         on_progress: called after every segment.
         on_start: called once with the run folder and the game, before training begins.
+        on_evaluations: called after every evaluation with mean scores so far, in evaluations and in the training games
+            before each [trials, evaluations], NaN for those to come, and the agent steps at each [evaluations].
         **settings: by the names of `mac train --help`; the rest are those of the protocol.
     """
     check_seconds(checkpoint_seconds)
@@ -70,7 +75,9 @@ def train_atari(
     versions = devices.versions(ENGINE)
     path = Path(out) if out is not None else free_folder(f"{store.as_file_name(game)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, found.spaces, 1, versions)
-    return _carry_on(path, manifest, experiment, found, at_once, checkpoint_seconds, on_progress, on_start)
+    return _carry_on(
+        path, manifest, experiment, found, at_once, checkpoint_seconds, on_progress, on_start, on_evaluations
+    )
 
 
 def resume_atari(
@@ -79,6 +86,7 @@ def resume_atari(
     threads: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Show | None = None,
+    on_evaluations: OnEvaluations | None = None,
 ) -> AtariRun:
     """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
 
@@ -87,6 +95,7 @@ def resume_atari(
         threads: as for `train_atari`.
         checkpoint_seconds: as for `train_atari`.
         on_progress: called after every segment.
+        on_evaluations: as for `train_atari`.
     """
     check_seconds(checkpoint_seconds)
     at_once = _threads(threads)
@@ -101,7 +110,7 @@ def resume_atari(
     changed = devices.changes(manifest.versions, ENGINE)
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
-    return _carry_on(folder, manifest, experiment, game, at_once, checkpoint_seconds, on_progress, None)
+    return _carry_on(folder, manifest, experiment, game, at_once, checkpoint_seconds, on_progress, None, on_evaluations)
 
 
 def _threads(threads: int | None) -> int:
@@ -117,6 +126,7 @@ def _carry_on(
     checkpoint_seconds: float,
     on_progress: Show | None,
     on_start: OnStart | None,
+    on_evaluations: OnEvaluations | None,
 ) -> AtariRun:
     def begin(saved: store.Arrays | None) -> AtariStudy:
         return AtariStudy(experiment, game, saved, threads)
@@ -124,6 +134,9 @@ def _carry_on(
     def show(study: AtariStudy, progress: Progress) -> None:
         for place in study.newly_evaluated:
             _keep_agent(path, manifest, study, place)
+        if on_evaluations and study.newly_evaluated:
+            curves = study.curves
+            on_evaluations(mean_scores(curves), curves.training_score, experiment.evaluation_steps())
         if on_progress:
             on_progress(progress)
 
