@@ -139,6 +139,8 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
 
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         events.begin(Path(options.path))
+        if not options.quiet:
+            print(f"{options.path}: the emulators go back to where they were, up to a minute", file=sys.stderr)
         return resume_atari(
             options.path,
             threads=options.workers,
