@@ -49,7 +49,7 @@ def placement(rows: int) -> Placement:
         network=network,
         activations=Activations(
             observation=first,
-            maps=(first,) * len(CONVOLUTIONS),
+            maps=(*(first,) * (len(CONVOLUTIONS) - 1), everywhere),  # the last feeds all features
             features=second,
             logits=everywhere,
             values=everywhere,
