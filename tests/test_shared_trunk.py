@@ -195,12 +195,12 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 
     def whole(network):
         outputs = [game_outputs(network, seen, kernels.convolve) for seen in observations]
-        return outcome(*(jnp.concatenate([getattr(o, part) for o in outputs]) for part in ("logits", "values")))
+        return outcome(*(shared_trunk.rows_of([getattr(o, part) for o in outputs]) for part in ("logits", "values")))
 
     def in_parts(network):
-        outputs = [game_outputs(network, seen) for seen in observations]
-        logits, values = (jnp.concatenate([getattr(o, part) for o in outputs]) for part in ("logits", "values"))
-        gradients = jax.grad(outcome, argnums=(0, 1))(logits, values)
+        acted = [game_outputs(network, seen) for seen in observations]
+        outputs = jax.tree.map(lambda *steps: shared_trunk.rows_of(steps), *acted)
+        gradients = jax.grad(outcome, argnums=(0, 1))(outputs.logits, outputs.values)
         return shared_trunk.backward(network, outputs, *gradients)
 
     for found, wanted in zip(

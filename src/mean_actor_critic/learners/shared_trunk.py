@@ -114,47 +114,43 @@ def update(
     """
     reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
     returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
-    state_weight = (rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)).ravel()
-    logits = jnp.concatenate([step.logits for step in acted])
-    values = jnp.concatenate([step.values for step in acted])
+    state_weight = rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)
+    action, returns, state_weight = (rows_of(list(part)) for part in (rollout.action, returns, state_weight))
+    outputs: Activations = jax.tree.map(lambda *steps: rows_of(steps), *acted)
 
     def loss(logits: Array, values: Array) -> Array:
-        return combined_loss(setup, hyper, logits, values, rollout.action.ravel(), returns.ravel(), state_weight)
+        return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
-    logits_gradient, values_gradient = jax.grad(loss, argnums=(0, 1))(logits, values)
-    gradient = backward(state.network, acted, logits_gradient, values_gradient)
+    gradient = backward(state.network, outputs, *jax.grad(loss, argnums=(0, 1))(outputs.logits, outputs.values))
     return descend(setup, hyper, state, gradient, updates)
+
+
+def rows_of(steps: Sequence[Array]) -> Array:
+    """The rows [environment, …] of some steps as one batch, an environment after the other, as devices own them."""
+    # one step is left alone: XLA would move it between devices
+    return jnp.stack(steps, axis=1).reshape(-1, *steps[0].shape[1:]) if len(steps) > 1 else steps[0]
 
 
 def backward(
     network: GameNetwork,
-    acted: Sequence[Activations],
+    outputs: Activations,
     logits_gradient: Float[Array, "n action"],
     values_gradient: Float[Array, "n value"],
 ) -> GameNetwork:
-    """The gradient of the weights, from that of the outputs of some forward passes, one after the other."""
-    features = jnp.concatenate([step.features for step in acted])
-    flat = jnp.concatenate([step.maps[-1].reshape(len(step.features), -1) for step in acted])
-    policy_weight, critic_weight = network.policy.weight, network.critic.weight
-    features_gradient = logits_gradient @ policy_weight.T + values_gradient @ critic_weight.T
-    features_gradient = jnp.where(features > 0, features_gradient, 0)
+    """The gradient of the weights, from a forward pass and the gradient of its outputs."""
+    features_gradient = logits_gradient @ network.policy.weight.T + values_gradient @ network.critic.weight.T
+    features_gradient = jnp.where(outputs.features > 0, features_gradient, 0)
     flat_gradient = features_gradient @ network.features.weight.T
-
-    # a step at a time: the maps of one fit into the cache
-    shape = acted[0].maps[-1].shape
-    of_steps = [
-        _convolutions_backward(network, step, gradient.reshape(shape))
-        for step, gradient in zip(acted, jnp.split(flat_gradient, len(acted)), strict=True)
-    ]
+    last = outputs.maps[-1]
 
     def dense(x: Array, gradient: Array) -> Layer:
         return Layer(x.T @ gradient, jnp.sum(gradient, axis=0))
 
     return GameNetwork(
-        jax.tree.map(lambda *parts: _sum(parts), *of_steps),
-        dense(flat, features_gradient),
-        dense(features, logits_gradient),
-        dense(features, values_gradient),
+        _convolutions_backward(network, outputs, flat_gradient.reshape(last.shape)),
+        dense(last.reshape(len(last), -1), features_gradient),
+        dense(outputs.features, logits_gradient),
+        dense(outputs.features, values_gradient),
     )
 
 
