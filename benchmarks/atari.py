@@ -128,9 +128,9 @@ def report() -> str:
     return f"""## Atari
 
 MAC on Pong at the paper's settings, one trial, {ENVIRONMENTS} environments. Agent steps per second (four frames each),
-median and range of {REPEATS} turns of {SECONDS:g} s. *Ratio*: the speed of “n = 1, here” over the row's. The PyTorch
-loop does the same work with the same emulators, channels last, on all cores. *pipelined* is the setting that lets
-emulators play while the learner learns.
+median and range of {REPEATS} turns of {SECONDS:g} s. *Ratio*: the speed of “n = 1, here” over the row's, median of
+the turns. The PyTorch loop does the same work with the same emulators, channels last, on all cores. *pipelined* is the
+setting that lets emulators play while the learner learns.
 
 {table(["", "steps/s", "range", "ratio"], rows)}
 

@@ -299,6 +299,9 @@ def test_intervals_hold_the_exact_numbers_as_often_as_they_promise(monkeypatch):
         truth[name, "1", "states"] = np.trace(exact[name].states) / steps**2
     unit = np.sqrt(max(np.sum(gradient**2), np.sum(exact["mac"].mean ** 2)))
     truth["mac", "1", "bias"] = np.sqrt(np.sum((exact["mac"].mean - gradient) ** 2)) / unit
+    for name in ("actor_critic", "mac"):
+        lengths = np.sqrt(np.sum(gradient**2) * np.sum(exact[name].mean ** 2))
+        truth[name, "1", "direction"] = np.sum(gradient * exact[name].mean) / lengths
     studies = 100
     held = dict.fromkeys(truth, 0)
     for seed in range(studies):
@@ -307,7 +310,7 @@ def test_intervals_hold_the_exact_numbers_as_often_as_they_promise(monkeypatch):
         for key, value in truth.items():
             number = moment.row(*key[:2])[key[2]]
             held[key] += number.low - 1e-12 <= value <= number.high + 1e-12
-    # so few would one interval of 95 % hold once in ten thousand such tests; there are 30 of them
+    # so few would one interval of 95 % hold once in ten thousand such tests; there are 32 of them
     least = binom.ppf(1e-4 / len(truth), studies, 0.95)
     assert {key: count for key, count in held.items() if count < least} == {}
 
@@ -319,6 +322,20 @@ def test_the_bias_of_returns_is_within_noise():
     assert moment.row("reinforce", "1")["bias"].low == 0.0
     assert moment.row("actor_critic", "1")["difference"].low == 0.0
     assert moment.row("mac", "1")["bias"].low > 0.0
+
+
+def test_where_the_reference_is_nothing_but_noise_no_direction_is_given():
+    problem, policy, _, agent = small_world()
+    pool = sampled_pool(problem, policy, EPISODES, np.random.default_rng(5))
+    rewarded = deep.measure(agent, 0, pool, ("1",), 200).row("mac", "1")
+    assert -1 <= rewarded["direction"].low <= rewarded["direction"].value <= rewarded["direction"].high <= 1
+    critic = tuple(Layer(np.zeros_like(w), np.zeros_like(b)) for w, b in agent.networks.critic)
+    knowing = Agent(agent.experiment, agent.spaces, 0, agent.networks._replace(critic=critic))
+    random_returns = np.random.default_rng(6).normal(size=len(pool.returns))  # whatever is done
+    idle = deep.measure(knowing, 0, pool._replace(returns=random_returns), ("1",), 200).row("reinforce", "1")
+    assert np.isnan(idle["direction"].value)
+    assert np.isnan(idle["cosine"].value)
+    assert not np.isnan(idle["variance"].value)
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

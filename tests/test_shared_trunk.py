@@ -18,6 +18,8 @@ from mean_actor_critic.networks import (
     game_outputs,
     initial_game_network,
 )
+from mean_actor_critic.training import atari
+from mean_actor_critic.training.placement import placement
 
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = AtariHyper()
@@ -157,8 +159,8 @@ def test_the_fast_convolution_equals_xla_s_forward_and_backward(side, channels, 
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * float(jnp.abs(wanted).max()))
 
 
-def random_network(values):
-    return initial_game_network(jax.random.key(0), game_layer_shapes(2, 36, 3, values))
+def random_network(values, seed=0):
+    return initial_game_network(jax.random.key(seed), game_layer_shapes(2, 36, 3, values))
 
 
 def test_numpy_and_jax_see_the_same():
@@ -207,6 +209,61 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
         jax.tree.leaves(jax.jit(in_parts)(network)), jax.tree.leaves(jax.jit(jax.grad(whole))(network)), strict=True
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6 + 1e-5 * float(jnp.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_update_over_all_devices_descends_the_loss_of_its_rollout(algorithm, pipelined):
+    """The compiled program, which spreads environments over devices, against JAX's own gradient, step after step."""
+    random, environments, steps = np.random.default_rng(7), 4, 3
+    setup = setup_of(algorithm, rollout_steps=steps, environments=environments, pipelined=pipelined)
+    values = 1 if algorithm == "a2c" else 3
+    network, decided = random_network(values), random_network(values, seed=1 if pipelined else 0)
+    at = placement(environments)
+    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
+    observations = random.integers(0, 256, (steps + 1, environments, 2, 36, 36), np.uint8)
+    shape = (steps, environments)
+    rollout = shared_trunk.Rollout(
+        random.integers(3, size=shape), random.normal(size=shape).astype(np.float32), random.random(shape) < 0.3,
+        random.normal(size=shape).astype(np.float32), random.random(shape) < 0.7,
+    )  # fmt: skip
+
+    def act(network, observation):
+        words = (np.uint32(0), np.int32(0), np.uint32(0))
+        seen = jax.device_put(observation, at.rows)
+        return atari.acting_program(environments)(jax.device_put(network, at.network), seen, *words)[1]
+
+    acted = tuple(act(decided, seen) for seen in observations[:-1])
+    after = act(network, observations[-1]) if pipelined else jax.device_put(observations[-1], at.rows)
+    given = jax.device_put(decided, at.network) if pipelined else None
+    learn = atari.learning_program(setup)
+    own = jax.tree.map(np.array, state)  # which the program consumes
+    found = learn(HYPER, jax.device_put(own, at.state), rollout, acted, after, np.int32(9), given)
+
+    last_value = shared_trunk.state_values(setup, game_outputs(network, jnp.asarray(observations[-1])))
+    returns = n_step(jnp.sign(rollout.reward), rollout.over, rollout.value_beyond, last_value, HYPER.discount)
+    weight = jnp.asarray(rollout.valid / rollout.valid.sum(), jnp.float32)
+
+    def loss(network):
+        outputs = [game_outputs(network, jnp.asarray(seen)) for seen in observations[:-1]]
+        return sum(
+            shared_trunk.combined_loss(
+                setup,
+                HYPER,
+                outputs[t].logits,
+                outputs[t].values,
+                jnp.asarray(rollout.action[t]),
+                returns[t],
+                weight[t],
+            )
+            for t in range(steps)
+        )
+
+    wanted = shared_trunk.descend(setup, HYPER, state, jax.grad(loss)(decided), jnp.int32(9))
+    for one, other, before in zip(*map(jax.tree.leaves, (found.network, wanted.network, network)), strict=True):
+        moved = np.abs(np.asarray(other) - np.asarray(before)).max()
+        assert moved > 0
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-3 * moved)
 
 
 def test_a_masked_step_teaches_nothing():

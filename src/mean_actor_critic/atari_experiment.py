@@ -33,6 +33,7 @@ ATARI_ALGORITHMS = {
     "mac": Algorithm("MAC", "the critic's values averaged over all actions", frozenset()),
 }
 TRIALS = (1, 100)
+MOST_UPDATES = 2**31 - 1
 STEPS = (1, 10**10)
 PAPERS_STEPS = 50_000_000  # agent steps of a trial, four frames each
 
@@ -223,7 +224,7 @@ def make_atari_experiment(
     trials = require_whole("trials", trials, *TRIALS)
     checked = {name: _checked(name, given, trials) for name, given in settings.items()}
     hyper = AtariHyper(**{name: checked.pop(name) for name in HYPER_NAMES if name in checked})
-    return AtariExperiment(
+    experiment = AtariExperiment(
         AtariSetup(environment, algorithm, **checked),
         hyper,
         trials,
@@ -231,6 +232,13 @@ def make_atari_experiment(
         require_whole("seed", seed, *SEEDS),
         require_whole("first_trial", first_trial, *FIRST_TRIALS),
     )
+    setup = experiment.setup
+    if experiment.updates > MOST_UPDATES:
+        raise InputError("steps", steps, f"at most {MOST_UPDATES} updates of {setup.steps_per_update} steps")
+    if setup.evaluation_interval < setup.steps_per_update:
+        allowed = f"at least {setup.steps_per_update}, the steps of an update"
+        raise InputError("evaluation_interval", setup.evaluation_interval, allowed)
+    return experiment
 
 
 def _checked(name: str, given: Any, trials: int) -> Any:

@@ -15,7 +15,7 @@ from mean_actor_critic import store
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.experiment import ALGORITHMS
 
-THEORY_FORMAT = "mean_actor_critic theory 1"
+THEORY_FORMAT = "mean_actor_critic theory 2"
 THEORY = "theory.json"
 
 PARTS = ("actions", "states", "returns", "trajectories")  # of a variance, which they add up to
@@ -24,7 +24,7 @@ RATIOS = tuple(f"ratio_{round(100 * q):02d}" for q in QUANTILES)
 TAIL = 0.025  # of a 95 % interval
 EPISODE, UPDATE = "episode", "update"  # batches that are not a number of independent states
 STATISTICS = (
-    "variance", *PARTS, "ratio", *RATIOS, "snr", "cosine", "bias", "difference", "measured",
+    "variance", *PARTS, "ratio", *RATIOS, "snr", "direction", "cosine", "bias", "difference", "measured",
 )  # fmt: skip
 
 

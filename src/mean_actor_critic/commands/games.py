@@ -98,6 +98,7 @@ def train(options: argparse.Namespace) -> AtariRun:
         "--episodes": (options.episodes, "--steps, which Atari runs are measured in"),
         "--env-kwargs": (options.env_kwargs or None, "--set: everything about the emulators is a setting"),
         "--max-episode-steps": (options.max_episode_steps, "--set max_episode_frames=…"),
+        "--snapshots": (None if options.snapshots == "0" else options.snapshots, "runs that count episodes"),
     }
     for name, (value, allowed) in refused.items():
         if value is not None:
@@ -140,7 +141,7 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         events.begin(Path(options.path))
         if not options.quiet:
-            print(f"{options.path}: the emulators go back to where they were, up to a minute", file=sys.stderr)
+            print(f"{options.path}: the emulators go back to where they were, about a minute a trial", file=sys.stderr)
         return resume_atari(
             options.path,
             threads=options.workers,
@@ -219,11 +220,13 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
         for run, reused in study(
             games, algorithms, folder, trials, steps, options.seed, watch, options.protocol or "paper", None, settings
         ):
-            files = report.write(_runs_in(folder), folder / "report")
+            if not reused:
+                files = report.write(_runs_in(folder), folder / "report")
             if not options.quiet:
                 state = "already finished, taken as it is" if reused else "finished"
                 print(f"{run.path}: {state}", file=sys.stderr)
-    return Reproduced(_runs_in(folder), files)
+    found = _runs_in(folder)
+    return Reproduced(found, files or report.write(found, folder / "report"))
 
 
 def _runs_in(folder: Path) -> list[AtariRun]:

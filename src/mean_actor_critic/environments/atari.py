@@ -212,7 +212,8 @@ class Emulators:
             DamagedFileError: the way leads elsewhere, because it was altered or the emulator is another.
         """
         seeded, length, actions = record["seeded"], record["length"], record["actions"]
-        if seeded.min() < 1 or length.min() < 0 or length.sum() != len(actions):
+        largest = self._vector.single_action_space.n - 1
+        if seeded.min() < 1 or length.min() < 0 or length.sum() != len(actions) or np.any(actions > largest):
             raise DamagedFileError("checkpoint: its journals of actions do not fit each other")
         journals = np.split(actions, np.cumsum(length)[:-1])
         longest = int(length.max())

@@ -423,16 +423,19 @@ def _estimates(
 def _rows(bootstrap: _Bootstrap, batch: str, drawn: HostArray, random: np.random.Generator) -> Iterator[Row]:
     """A row for each estimator."""
     reference, of_mac = bootstrap.reference(), bootstrap.mean("mac", batch)
+    of_reference = reference.squared_length()
     # of the reference or of MAC's mean, whichever is longer: where a task is solved, the reference vanishes
-    unit = max(reference.squared_length().value, of_mac.squared_length().value)
+    unit = max(of_reference.value, of_mac.squared_length().value)
     unit = unit if unit > 0 else NAN
-    of_estimates = _of_estimates(drawn, reference.now, random)
+    # where the reference may be nothing but noise, no direction is the right one
+    vanishes = _interval(of_reference.value, of_reference.samples).low <= 0
+    of_estimates = _of_estimates(drawn, reference.now * (NAN if vanishes else 1), random)
     parts = list(bootstrap.now.variance("mac", batch))
     for place, name in enumerate(COMPARED):
         now, samples = (statistics.variance(name, batch) for statistics in (bootstrap.now, bootstrap.samples))
         mac_now, mac_samples = (statistics.variance("mac", batch) for statistics in (bootstrap.now, bootstrap.samples))
         mean = bootstrap.mean(name, batch)
-        signal = mean.squared_length()
+        signal, bias = mean.squared_length(), (mean - reference).squared_length()
         yield Row(
             name,
             batch,
@@ -444,21 +447,40 @@ def _rows(bootstrap: _Bootstrap, batch: str, drawn: HostArray, random: np.random
                 "snr": _interval(
                     max(signal.value, 0.0) / now["variance"][0], np.maximum(signal.resampled, 0.0) / samples["variance"]
                 ),
-                "bias": (mean - reference).squared_length().in_units_of(unit),
+                "direction": Number(NAN, NAN, NAN) if vanishes else _direction(signal, of_reference, bias),
+                "bias": bias.in_units_of(unit),
                 "difference": (mean - of_mac).squared_length().in_units_of(unit),
                 **of_estimates[place],
             },
         )
 
 
+def _direction(one: _Squared, other: _Squared, apart: _Squared) -> Number:
+    """The cosine between two means, from their squared lengths and that of their difference, all without noise."""
+
+    def cosine(a: Any, b: Any, c: Any) -> HostArray:
+        with np.errstate(invalid="ignore", divide="ignore"):  # a length may be within noise
+            return np.clip((a + b - c) / (2 * np.sqrt(a * np.where(b > 0, b, NAN))), -1, 1)
+
+    value = float(cosine(one.value, other.value, apart.value))
+    samples = cosine(one.resampled, other.resampled, apart.resampled)
+    known = samples[np.isfinite(samples)]
+    if not np.isfinite(value) or len(known) < len(samples) * (1 - TAIL):
+        return Number(NAN, NAN, NAN)
+    return _interval(value, known)
+
+
 def _of_estimates(drawn: HostArray, reference: HostArray, random: np.random.Generator) -> list[dict[str, Number]]:
-    """What single estimates [estimator, replicate, parameter] are like, with intervals that resample them."""
+    """What single estimates [estimator, replicate, parameter] are like, with intervals that resample them.
+
+    Their cosines are to a reference that stands still; NaN if it is.
+    """
     replicates = drawn.shape[1]
     counts = random.multinomial(replicates, np.full(replicates, 1 / replicates), size=RESAMPLES) / replicates
     unbiased = replicates / (replicates - 1)
     lengths = np.sqrt(_square(drawn)) * np.sqrt(_square(reference))
     with np.errstate(invalid="ignore"):
-        cosines = np.where(lengths > 0, drawn @ reference / lengths, 0.0)  # an estimate of nothing points nowhere
+        cosines = np.where(lengths == 0, 0.0, drawn @ reference / lengths)  # an estimate of nothing points nowhere
 
     def variances(estimates: HostArray) -> tuple[HostArray, HostArray]:
         """Of each parameter, as they are and resampled."""

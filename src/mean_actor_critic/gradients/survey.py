@@ -42,7 +42,8 @@ class Survey(NamedTuple):
     unbiased: float  # largest difference between the true gradient and the mean of REINFORCE
     smallest_eigenvalue: float  # of cov(actor-critic) − cov(MAC), independent states
     strict: int  # checks in which actor-critic's total variance is larger by more than rounding
-    worse_on_trajectories: dict[str, tuple[int, int]]  # "tabular", "shared": checks where MAC has more, of how many
+    # by kind of policy: problems where MAC has more with any of the three critics, of how many
+    worse_on_trajectories: dict[str, tuple[int, int]]
     worst_ratio: float  # MAC's variance over actor-critic's there
     baseline: float  # largest change of MAC's mean or covariance by a baseline
     deterministic: float  # largest difference of covariances for deterministic policies
@@ -59,11 +60,12 @@ def survey(problems: int = 1000, seed: int = 0) -> Survey:
     random = np.random.default_rng(seed)
     found = list(_everything(problems, random))
     rivals = [(size, exact.estimators["actor_critic"], exact.estimators["mac"]) for size, exact in found]
-    on_trajectories = {
-        kind: [_total(mac.episode) / _total(rival.episode) for size, rival, mac in rivals if _kind(size) == kind]
-        for kind in ("tabular", "shared")
+    # [problem], the worst of the critics
+    ratios = {
+        size: np.max([_total(mac.episode) / _total(rival.episode) for of, rival, mac in rivals if of == size], axis=0)
+        for size in SIZES
     }
-    ratios = {kind: np.concatenate(parts) for kind, parts in on_trajectories.items()}
+    kinds = {kind: [ratios[size] for size in SIZES if _kind(size) == kind] for kind in map(_kind, SIZES)}
     sharpness = [_sharpened(size, problems // len(SIZES), random) for size in SIZES if size.parameters is None]
     deterministic = [_deterministic(size, problems // len(SIZES), random) for size in SIZES]
     return Survey(
@@ -86,7 +88,9 @@ def survey(problems: int = 1000, seed: int = 0) -> Survey:
         strict=sum(
             int(np.sum(_total(rival.independent) > (1 + 1e-9) * _total(mac.independent))) for _, rival, mac in rivals
         ),
-        worse_on_trajectories={kind: (int(np.sum(r > 1 + 1e-9)), len(r)) for kind, r in ratios.items()},
+        worse_on_trajectories={
+            kind: (int(np.sum(np.concatenate(of) > 1 + 1e-9)), sum(map(len, of))) for kind, of in kinds.items()
+        },
         worst_ratio=float(max(r.max() for r in ratios.values())),
         baseline=max(_changed(exact.estimators["mac"], exact.shifted) for _, exact in found),
         deterministic=max(
@@ -154,7 +158,9 @@ def _of_counterexample() -> tuple[float, float]:
 
 
 def _kind(size: Size) -> str:
-    return "tabular" if size.parameters is None else "shared"
+    if size.parameters is None:
+        return "tabular policies"
+    return f"{size.states} states that share {size.parameters} parameter{'s' if size.parameters > 1 else ''}"
 
 
 def _total(covariance: HostArray) -> HostArray:

@@ -100,6 +100,7 @@ def update(
     acted: Sequence[Activations],
     last_value: Float[Array, " environment"],
     updates: Int[Array, ""],
+    decided: GameNetwork | None = None,
 ) -> GameLearnerState:
     """Learn from one rollout. A state that would become non-finite stays as it is from then on.
 
@@ -108,9 +109,10 @@ def update(
         hyper: of the trial.
         state: before.
         rollout: what was done and what came of it.
-        acted: the forward pass that decided each of its steps, with the weights of `state`.
+        acted: the forward pass that decided each of its steps.
         last_value: of the states after the rollout, with these weights too.
         updates: of the whole trial, for the learning rate's schedule.
+        decided: the weights that `acted`, if they are not those of `state`; the gradient is theirs.
     """
     reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
     returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
@@ -121,7 +123,8 @@ def update(
     def loss(logits: Array, values: Array) -> Array:
         return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
-    gradient = backward(state.network, outputs, *jax.grad(loss, argnums=(0, 1))(outputs.logits, outputs.values))
+    of_outputs = jax.grad(loss, argnums=(0, 1))(outputs.logits, outputs.values)
+    gradient = backward(state.network if decided is None else decided, outputs, *of_outputs)
     return descend(setup, hyper, state, gradient, updates)
 
 

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS, PAPERS_STEPS
+from mean_actor_critic.atari_experiment import (
+    ATARI_ALGORITHMS,
+    PAPERS_STEPS,
+    PROTOCOLS,
+    make_atari_experiment,
+    preset,
+)
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.presets import SEARCH_SEEDS
@@ -105,11 +111,45 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
                 f"{cells[3]} {last.unit}" if last else "–",
                 "–" if paper is None else f"{paper}",
                 *([f"{game.random}", f"{game.trpo}", f"{game.evolution}"] if game else ["–"] * 3),
+                _notes(run, last),
             ]
         )
     paper_words = f"paper ({in_millions(PAPERS_STEPS)}, {ATARI_TRIALS} trials)"
-    columns = ["Game", "Algorithm", "steps", "score", "95 % interval", "n", paper_words, "random", "TRPO", "ES"]
+    columns = [
+        "Game",
+        "Algorithm",
+        "steps",
+        "score",
+        "95 % interval",
+        "n",
+        paper_words,
+        "random",
+        "TRPO",
+        "ES",
+        "notes",
+    ]
     return Sheet("Atari: last evaluation, raw scores of whole games; steps are agent steps", columns, rows, left=2)
+
+
+def _notes(run: AtariRun, last: Score | None) -> str:
+    """What a number beside the paper's must not be taken without."""
+    experiment = run.experiment
+    algorithm = experiment.setup.algorithm
+    usual = {
+        protocol: make_atari_experiment(
+            experiment.setup.environment, algorithm, 1, experiment.steps, 0, preset(algorithm, protocol)
+        ).settings()
+        for protocol in PROTOCOLS
+    }
+    settings = experiment.settings()
+    protocol = next((name for name, those in usual.items() if those == settings), "other settings")
+    diverged = int(np.sum(run.diverged_at > 0))
+    notes = [
+        protocol if protocol != "paper" else "",
+        f"{diverged} diverged" if diverged else "",
+        f"{last.unfinished} of {last.games} games cut off" if last and last.unfinished else "",
+    ]
+    return ", ".join(filter(None, notes)) or "–"
 
 
 def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun]]:

@@ -1,7 +1,6 @@
 """Learning curves as TensorBoard events, written while a run goes on."""
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +62,11 @@ class EventWriter:
             if np.isfinite(training_scores[:, number]).any():
                 self._add("training_score/mean", np.nanmean(training_scores[:, number]), step)
 
-    def _new(self, there: int) -> Iterator[int]:
+    def _new(self, there: int) -> range:
         """Places beyond those written, up to so many."""
-        with disk_faults(self._folder, "write TensorBoard events"):
-            if self._writer is None:  # on a resumed run everything is written again: a few kilobytes
-                self._writer = self._new_writer(str(self._folder), purge_step=1, flush_secs=FLUSH_SECONDS)
-            yield from range(self._written, there)
+        new = range(self._written, there)
         self._written = max(self._written, there)
+        return new
 
     def _write(self, step: int, name: str, values: np.ndarray[Any, Any]) -> None:
         """The mean of a value of each trial [trials], and some of them."""
@@ -78,7 +75,10 @@ class EventWriter:
             self._add(f"{name}_of_trial/{trial}", value, step)
 
     def _add(self, name: str, value: Any, step: int) -> None:
-        self._writer.add_scalar(name, float(value), step)
+        with disk_faults(self._folder, "write TensorBoard events"):
+            if self._writer is None:  # on a resumed run everything is written again: a few kilobytes
+                self._writer = self._new_writer(str(self._folder), purge_step=1, flush_secs=FLUSH_SECONDS)
+            self._writer.add_scalar(name, float(value), step)
 
     def close(self) -> None:
         """Finish the file."""

@@ -49,13 +49,13 @@ def claims_sheet(claims: Sequence[Claim]) -> Sheet:
 
 def moments_sheet(trial: Trial, batch: str) -> Sheet:
     """Every estimator at every moment, for one batch."""
-    columns = ["Estimator", "episode", "entropy", "variance", "of MAC’s", "signal/noise", "cosine", "bias"]
+    columns = ["Estimator", "episode", "entropy", "variance", "of MAC’s", "signal/noise", "direction", "cosine", "bias"]
     rows = [
         [
             ALGORITHMS[row.estimator].title,
             str(moment.episode),
             f"{moment.entropy.value:.2f}",
-            *(str(row[name]) for name in ("variance", "ratio", "snr", "cosine", "bias")),
+            *(str(row[name]) for name in ("variance", "ratio", "snr", "direction", "cosine", "bias")),
         ]
         for moment in trial.moments
         for row in moment.rows
@@ -71,7 +71,7 @@ def tables(theory: Theory) -> list[Table]:
         terminal_table(moments_sheet(trial, batch).only("Estimator", "episode", *columns))
         for trial in theory.trials
         for batch in trial.batches
-        for columns in (("variance", "of MAC’s", "signal/noise"), ("entropy", "cosine", "bias"))
+        for columns in (("variance", "of MAC’s", "signal/noise"), ("entropy", "direction", "cosine", "bias"))
     ]
 
 
@@ -228,9 +228,11 @@ def _method(theory: Theory) -> list[str]:
             "Variance is that of all parameters together. Its part due to actions is computed in closed form over all "
             "actions; that due to states is what is left when actions are averaged out; estimators by returns also "
             "have what returns add beyond the critic’s values in their place; and whole episodes what it adds or takes "
-            "away that their steps come together. Bias and cosine are against a reference gradient of all steps, which "
-            "is unbiased and whose returns end at the time limit; bias is in units of the longer of that and MAC’s "
-            f"mean. Intervals of 95 % resample episodes, or the {trial.replicates} single estimates."
+            "away that their steps come together. Bias and direction (a cosine) are those of an estimator’s mean, "
+            "against a reference gradient of all steps, which is unbiased and whose returns end at the time limit; "
+            "bias is in units of the longer of that and MAC’s mean. The cosine is the mean of single estimates’. "
+            "There is neither where the reference may be nothing but noise. "
+            f"Intervals of 95 % resample episodes, or the {trial.replicates} single estimates."
         )
     if theory.problems:
         lines.append(

@@ -54,6 +54,6 @@ def reproduce(
             whole: dict[str, Any] = {"trials": trials, "steps": steps, "seed": seed, "threads": threads, "out": path}
             train = functools.partial(train_atari, game.environment, algorithm, **whole, **chosen)
             resume = functools.partial(resume_atari, path, threads=threads)
-            asked.append((there, train, resume, f"{name} {algorithm}"))
-    for there, train, resume, label in asked:
-        yield completed(there, train, resume, watch, label)
+            asked.append((path, train, resume, f"{name} {algorithm}"))
+    for path, train, resume, label in asked:  # whatever has come of it meanwhile
+        yield completed(stored(path, AtariRun.load), train, resume, watch, label)

@@ -63,7 +63,7 @@ def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
 
 @functools.cache
 def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
-    """Compiled `(hyper, state, rollout, acted, after, updates) -> GameLearnerState`.
+    """Compiled `(hyper, state, rollout, acted, after, updates, decided) -> GameLearnerState`.
 
     `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
     The state given is consumed, except with `pipelined`, where its network is still acting.
@@ -71,11 +71,11 @@ def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
 
     def learn(
         hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
-        after: Any, updates: Array,
+        after: Any, updates: Array, decided: GameNetwork | None,
     ) -> GameLearnerState:  # fmt: skip
         outputs = after if setup.pipelined else game_outputs(state.network, after, convolve)
         last_value = shared_trunk.state_values(setup, outputs)
-        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates)
+        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates, decided)
 
     at = placement(setup.environments)
     return jax.jit(learn, out_shardings=at.state, donate_argnums=() if setup.pipelined else 1)
@@ -192,13 +192,15 @@ class Trial:
         rollout = Rollout(**steps)
         self._turns = []
         self.updates += 1
+        decided = None  # by the state's own network
         if self._setup.pipelined:
+            decided = self._acting
             self._acting = self.state.network
             self._decide(turn.next_observation)
             after: Any = self._outputs
         else:
             after = self._placed(turn.observation)
-        self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates)
+        self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates, decided)
         if not self._setup.pipelined:
             self._acting = self.state.network
             self._decide(turn.next_observation)

@@ -160,7 +160,7 @@ def _carry_on(
 def _keep_agent(path: Path, manifest: store.Manifest, study: AtariStudy, place: int) -> None:
     """Write the agent of a trial's last evaluation if it is the best so far, or one of those that are always kept."""
     number = int(study.curves.evaluated[place])
-    means = np.nanmean(study.curves.scores[place, :number], axis=1)
+    means = mean_scores(study.curves)[place, :number]
     names = [f"{BEST}-{place}"] if means.argmax() == number - 1 else []
     if number % KEEP_EVERY == 0 or number == study.experiment.evaluations:
         names.append(f"{KEPT}-{study.experiment.steps_of_evaluation(number - 1):012d}-{place}")

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mean_actor_critic.atari_experiment import AtariExperiment
-from mean_actor_critic.atari_run import AtariCurves
+from mean_actor_critic.atari_run import AtariCurves, mean_scores
 from mean_actor_critic.environments.atari import Game
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.learners.shared_trunk import GameLearnerState
@@ -126,7 +126,7 @@ class AtariStudy:
     def score_of(self, place: int) -> float:
         """The mean score of a trial's last evaluation; NaN before the first."""
         number = int(self.curves.evaluated[place]) - 1
-        return float(np.nanmean(self.curves.scores[place, number])) if number >= 0 else np.nan
+        return float(mean_scores(self.curves)[place, number]) if number >= 0 else np.nan
 
     def _recent_score(self) -> float:
         scores = [score for recent in self._recent for score in recent]
