@@ -1,6 +1,7 @@
 """Recording an agent at play as a video. Runs in a worker process."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def record(
     file: str,
 ) -> None:
     """Play an episode for each of `seeds` and write all frames to one file; tell the returns and the frames."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: without a display it would complain of that
     try:
         environment = _rendering(factory)
     except FactoryError as fault:
