@@ -42,6 +42,7 @@ PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the la
 OnStart = Callable[[Path, EnvironmentSpec], None]
 OnCurves = Callable[[Any, Any], None]
 AnyStudy = TypeVar("AnyStudy", bound=Advancing)
+Result = TypeVar("Result")
 
 
 def train(
@@ -214,8 +215,13 @@ def carry_on(
         if on_start:
             on_start()
         saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        study = worker.submit(begin, saved_arrays).result()
-        del saved_arrays  # the study has its own
+        beginning = worker.submit(begin, saved_arrays)
+        try:
+            study = _awaited(worker, beginning, listener, 0.0, advice)
+        except Interrupted:  # whatever it becomes is not left behind
+            beginning.add_done_callback(lambda begun: begun.exception() or begun.result().close())
+            raise
+        del saved_arrays, beginning  # the study has its own
         saved = time.monotonic()
         unsaved = False
         try:
@@ -253,13 +259,22 @@ def next_segment(
     Raises:
         Interrupted: a signal came so many seconds ago, and the segment still runs.
     """
-    segment = worker.submit(study.advance)
-    while not segment.done():
-        concurrent.futures.wait([segment], timeout=0.2)
+    return _awaited(worker, worker.submit(study.advance), listener, patience, advice)
+
+
+def _awaited(
+    worker: concurrent.futures.ThreadPoolExecutor,
+    future: "concurrent.futures.Future[Result]",
+    listener: signals.Listener,
+    patience: float,
+    advice: str,
+) -> Result:
+    while not future.done():
+        concurrent.futures.wait([future], timeout=0.2)
         if listener.received is not None and time.monotonic() - listener.received_at > patience:
             worker.shutdown(wait=False)
             raise Interrupted(listener.received, advice)
-    return segment.result()
+    return future.result()
 
 
 def _save(path: Path, manifest: store.Manifest, study: Advancing) -> None:
