@@ -97,8 +97,19 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
     newest = max((tmp_path / "run").glob("checkpoint-*.safetensors"))
     forge_arrays(newest, {"evaluated": np.full(2, 2, np.int32), "trial/0/screen": np.zeros(32, np.uint8)})
     assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "another screen")
+    actions = finished._arrays["trial/0/emulators/actions"]
+    forge_arrays(newest, {"trial/0/emulators/actions": np.full_like(actions, 200)})  # an emulator would hang
+    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "journals of actions")
     forge_arrays(newest, {"trial/0/state/update": None})
     assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "trial/0/state/update")
+
+
+def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
+    sheet = report.table_2([finished])
+    assert sheet.columns[-1] == "notes"
+    (row,) = sheet.rows
+    assert "other settings" in row[-1]  # small screens
+    assert ("cut off" in row[-1]) == bool(finished.curves.unfinished[:, -1].sum())
 
 
 # --- what a run holds ------------------------------------------------------------------------------------------------
@@ -220,6 +231,12 @@ REFUSED = {
     "episodes": (["train", GAME, "--episodes", "5"], ["--episodes", "--steps"]),
     "steps of another environment": (["train", "CartPole-v0", "--steps", "5"], ["--steps", "Atari"]),
     "no steps": (["train", GAME, "--steps", "0"], ["steps", "0"]),
+    "more updates than are counted": (
+        ["train", GAME, "--steps", "10_000_000_000", "--set", "environments=4"],
+        ["steps", "updates of 4"],
+    ),
+    "evaluations within an update": (["train", GAME, "--set", "evaluation_interval=8"], ["evaluation_interval", "16"]),
+    "snapshots": (["train", GAME, "--snapshots", "5"], ["--snapshots", "episodes"]),
     "an unknown game of the paper": (["reproduce", "atari", "--game", "tetris"], ["tetris", "pong"]),
     "games of another study": (["reproduce", "cart-pole", "--game", "pong"], ["--games", "atari"]),
     "an unknown protocol": (["train", GAME, "--protocol", "mine"], ["mine", "machado"]),

@@ -19,7 +19,7 @@ from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.estimators import policy_loss
 from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.gradients import deep
+from mean_actor_critic.gradients import deep, parts
 from mean_actor_critic.gradients.exact import (
     COMPARED,
     Problem,
@@ -258,12 +258,12 @@ def sampled_pool(problem: Problem, policy: SoftmaxPolicy, episodes: int, random:
 def test_what_episodes_add_up_to_is_the_gradient_that_training_takes():
     problem, policy, _, agent = small_world()
     pool = sampled_pool(problem, policy, 30, np.random.default_rng(0))
-    sums = deep.episode_sums(agent, pool)
-    frozen, steps = deep.freeze(agent, pool)
+    sums = parts.episode_sums(agent, pool)
+    frozen, steps = parts.freeze(agent, pool)
     with jax.enable_x64(True):
         for episode in range(3):
             own = jax.tree.map(lambda x, e=episode: x[None, pool.episode == e], steps)
-            mean = np.asarray(deep._gradients("relu", frozen, own))[:, 0]
+            mean = np.asarray(parts._gradients("relu", frozen, own))[:, 0]
             np.testing.assert_allclose(sums.parts[:, episode] / pool.lengths[episode], mean, atol=1e-12)
 
 
