@@ -83,7 +83,7 @@ def make_sweep(
     for algorithm in algorithms:
         for number, cell in enumerate(sweep.cells(algorithm)):
             if most_cells is None or number < most_cells:
-                sweep.write(cell, _result(sweep, cell), 1.0)
+                sweep.write(cell, _result(sweep, cell))
     return sweep
 
 
@@ -102,7 +102,7 @@ def _result(sweep: Sweep, cell: Cell) -> CellResult:
     curves = ends[..., None] * (1 - np.exp(-np.arange(1, cell.episodes + 1) / pace))
     noisy = np.clip(curves + random.normal(0, 10, curves.shape), 8, 200).astype(np.float32)
     diverged_at = np.where(random.random(shape) < 0.02 * (rates[:, None] > 0.02), 5, 0).astype(np.int32)
-    return CellResult(noisy, diverged_at)
+    return CellResult(noisy, diverged_at, 1.0)
 
 
 def make_theory(trials: int = 2, environment: str = "CartPole-v0") -> Theory:

@@ -20,6 +20,7 @@ from mean_actor_critic.errors import MacError
 from mean_actor_critic.experiment import ALGORITHMS, make_experiment, parse_kwargs, parse_settings
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports import content as contents
+from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.plots import require_matplotlib
@@ -189,8 +190,12 @@ def test_the_table_has_the_numbers_of_the_data(desktop, study):
             low, high = map(float, row["95 % interval"].strip("[]").split(","))
             assert low < of_trials.mean() < high
         assert rows["MAC"]["paper"] == "178.3 ± 7.6"
-        p = {row["p (Holm)"] for name, row in rows.items() if name != "MAC"}
-        assert all(cell == "<0.001" or 0 <= float(cell) <= 1 for cell in p)
+        means = {name: run.returns[:, :episodes].mean(axis=1, dtype=np.float64) for name, run in study.items()}
+        p = {name: stats.ttest_rel(means["mac"], values).pvalue for name, values in means.items() if name != "mac"}
+        for place, name in enumerate(sorted(p, key=p.get)):
+            corrected = min(1, max(p[other] * (4 - i) for i, other in enumerate(sorted(p, key=p.get)[: place + 1])))
+            shown = rows[ALGORITHMS[name].title]["p (Holm)"]
+            assert shown == ("<0.001" if corrected < 0.001 else f"{corrected:.3f}")
 
 
 def test_the_answer_comes_first_with_its_numbers(desktop, study):
@@ -232,9 +237,6 @@ def test_the_switches_change_what_is_drawn(desktop, study):
 
 def test_the_bands_of_interquartile_means_hold_the_truth_as_often_as_they_say():
     random = np.random.default_rng(0)
-    curve = contents.curve_of(random.normal(0, 1, (20, 20_000)))
-    points = len(curve.iqm)
-    assert points <= 400
     curves = [contents.curve_of(random.normal(0, 1, (20, 300))) for _ in range(40)]
     for low, high in (("mean_low", "mean_high"), ("iqm_low", "iqm_high")):
         held = np.mean([(getattr(c, low) < 0) & (getattr(c, high) > 0) for c in curves])
@@ -325,14 +327,23 @@ def test_the_search_shows_every_setting_and_who_won(desktop, sweep):
     winner = table(desktop, "Best by asymptotic")["MAC"]
     won = sweep.winners()["mac"]
     assert winner["asymptotic"] == f"{scores(won.returns, 'asymptotic').mean():.1f}"
-    assert winner["trials"] == "4"
+    assert winner["trials"] == ("4" if not any(won.diverged_at) else f"{4 - np.sum(won.diverged_at > 0)}/4")
+    assert winner["episodes"] == "30"
     assert f"lr={won.settings['actor_lr']:g}" in winner["settings"]
     assert "% of the episodes saved by stopping early" in desktop.evaluate("document.body.textContent")
     x, share = drawn(desktop, "shares-chart-1")["REINFORCE"]
     np.testing.assert_allclose(x, sorted(expected), rtol=1e-4)
-    assert share[0] == 1
+    np.testing.assert_allclose(share, [np.mean(np.array(expected) >= x) for x in sorted(expected)], rtol=1e-4)
     desktop.click("#shares-legend-1 button:nth-of-type(1)")
     assert len(drawn(desktop, "shares-chart-1")) == 1
+
+
+def test_the_share_of_settings_that_reach_a_score_counts_equal_ones_once():
+    values = np.array([-500.0] * 700 + list(range(336)))
+    score, share = contents.shares(values)
+    assert (score[0], share[0]) == (-500, 1)
+    assert len(score) <= contents.MOST_POINTS
+    np.testing.assert_allclose(share, [np.mean(values >= x) for x in score])
 
 
 # --- whoever made the runs -------------------------------------------------------------------------------------------
@@ -422,11 +433,42 @@ def test_unfinished_runs_are_marked_and_show_what_all_trials_have(tmp_path):
     assert "REINFORCE, unfinished: its trials have 12 of 30 episodes so far." in outcome.out
 
 
+def test_what_others_are_compared_with_is_a_run_that_went_as_far(tmp_path):
+    returns = synthetic.learning("mac", 4, 30)
+    synthetic.make_run(tmp_path / "early", returns=returns, done=10)
+    synthetic.make_run(tmp_path / "whole", returns=returns)
+    synthetic.make_run(tmp_path / "rival", "reinforce", returns - 5)
+    content = contents.read(find_sources([tmp_path]))
+    assert content.reference.source.run.path == tmp_path / "whole"
+    assert f"a trial of MAC ({tmp_path / 'whole'}) is the better one" in "".join(answer(content))
+    assert [row.better is None for row in content.answer] == [True, False]
+
+
+def test_unfinished_searches_are_marked(tmp_path):
+    rungs = (Rung(2, 30), Rung(4, 30))
+    synthetic.make_sweep(tmp_path / "s", GRID, rungs, ("mac", "reinforce"), most_cells=3)
+    outcome = mac("report", tmp_path / "s", "--out", tmp_path / "out", "--no-video")
+    assert outcome.code == 0
+    assert "On Cart Pole, so far the best of the 18 settings" in outcome.out
+    said = "unfinished: 18 of 36 settings tried so far, 0 of 2 algorithms searched to the end"
+    assert f"{tmp_path / 's'}: {said}." in outcome.out.replace("\n", " ")
+    assert said in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_search_that_has_only_begun_is_named_and_not_shown(tmp_path):
+    run = synthetic.make_run(tmp_path / "run")
+    sweep = synthetic.make_sweep(tmp_path / "s", GRID, most_cells=0)
+    content = contents.read(find_sources([run.path, sweep.path]))
+    assert content.begun == [str(sweep.path)]
+    assert not content.searches
+    assert mac("report", run.path, sweep.path, "--out", tmp_path / "out", "--no-video").code == 0
+
+
 def test_runs_that_have_only_begun_are_named_and_not_shown(tmp_path):
     begun = only_begun(copy_of_tiny_run(tmp_path / "study"))
     synthetic.make_run(tmp_path / "study" / "rival", "reinforce", np.ones((2, 3)), settings={"max_episode_steps": 20})
     content = contents.read(find_sources([tmp_path / "study"]))
-    assert [source.name for source in content.begun] == [str(begun)]
+    assert content.begun == [str(begun)]
     assert [entry.algorithm for entry in content.entries] == ["reinforce"]
     assert content.sources.task is None  # not the paper's: its episodes are shorter
 
@@ -464,6 +506,20 @@ def test_what_is_named_twice_counts_once(study, folder):
                 synthetic.make_sweep(folder / "s", GRID, (Rung(1, 5),), environment="Acrobot-v1").path,
             ],
             "Acrobot-v1",
+        ),
+        (
+            lambda folder: [
+                synthetic.make_run(folder / "a", settings={"max_episode_steps": 100}).path,
+                synthetic.make_sweep(folder / "s", GRID, (Rung(1, 5),)).path,  # with the usual limit
+            ],
+            "at most 200 steps",
+        ),
+        (
+            lambda folder: [
+                synthetic.make_sweep(folder / str(steps), {**GRID, "fixed": {"max_episode_steps": steps}}).path
+                for steps in (200, 50)
+            ],
+            "at most 50 steps",
         ),
     ],
 )

@@ -89,6 +89,20 @@ def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
     refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out", tmp_path / "study")
     assert_refused(refused, 2, "a search of reinforce")
     assert_refused(mac("reproduce", "cart-pole", "--search", tmp_path / "s"), 2, "--full")
+    grid.write_text(json.dumps({**TINY_GRID, "fixed": {"max_episode_steps": 20}}))
+    words = ("--grid", grid, "--trials", "1", "--episodes", "2", "--out", tmp_path / "short")
+    assert mac("sweep", "cart-pole", *words).code == 0
+    refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "short", "--out", tmp_path / "study")
+    assert_refused(refused, 2, "200 steps an episode")
+
+
+def test_a_folder_that_will_not_do_is_refused_before_the_search(small_study, tmp_path):
+    assert mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study").code == 0
+    words = ("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out")
+    assert_refused(mac(*words, tmp_path / "study", "--trials", "3"), 2, "another study")
+    (tmp_path / "file").write_text("")
+    assert_refused(mac(*words, tmp_path / "file"), 2, "a folder")
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_quick_study_is_a_small_one(small_study, tmp_path):

@@ -229,7 +229,7 @@ def test_holm_s_correction_by_hand():
 # calibration, in small; in full: scripts/calibrate_intervals.py
 
 STUDIES, TRIALS = 1000, 100
-REACH = 5 * np.sqrt(0.95 * 0.05 / STUDIES)  # five standard errors, on either side of 95 %
+REACH = 3 * np.sqrt(0.95 * 0.05 / STUDIES)  # three standard errors, on either side of 95 %
 
 KINDS = {
     "normal": lambda random, shape: random.normal(180, 10, shape),

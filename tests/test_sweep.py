@@ -220,12 +220,41 @@ def test_a_cell_knows_its_points(tmp_path):
     assert "other settings" in message_of(lambda: sweep.read(cell._replace(points=cell.points[::-1])))
 
 
+def test_many_points_of_one_program_are_several_cells(tmp_path, monkeypatch):
+    plan = tiny_plan({**TINY, "choices": {"lr": [0.001, 0.003, 0.01, 0.03, 0.1]}}, trials=2)
+    whole, (cell,) = train(tmp_path / "whole", plan)
+    of_whole = whole.outcomes()
+    monkeypatch.setattr("mean_actor_critic.sweep.MOST_TRAININGS", 5)
+    parts, cells = train(tmp_path / "parts", plan)
+    assert [(part.name, part.points) for part in cells] == [
+        (f"{cell.name}-part0", (0, 1)), (f"{cell.name}-part1", (2, 3)), (f"{cell.name}-part2", (4,)),
+    ]  # fmt: skip
+    for one, other in zip(of_whole, parts.outcomes(), strict=True):
+        assert one.settings == other.settings
+        np.testing.assert_allclose(one.returns, other.returns)
+    monkeypatch.setattr("mean_actor_critic.sweep.MOST_TRAININGS", 1)
+    assert [len(part.points) for part in Sweep.load(tmp_path / "whole").cells("mac")] == [1] * 5
+
+
+def test_who_wins_a_search_without_rounds_can_be_asked_by_another_rule(tmp_path):
+    words = ("sweep", "cart-pole", "--algorithm", "mac", "--trials", "2", "--episodes", "6", "--out", tmp_path / "s")
+    (tmp_path / "grid.json").write_text(json.dumps(TINY))
+    assert "Best by asymptotic" in mac(*words, "--grid", tmp_path / "grid.json").out
+    other = mac(*words, "--grid", tmp_path / "grid.json", "--rule", "area")
+    assert other.code == 0
+    assert "Best by area" in other.out
+    assert "0 trainings" in other.out
+    halved = tiny_plan(halving="trials")
+    train(tmp_path / "halved", halved)
+    assert "other rule" in message_of(lambda: train(tmp_path / "halved", halved._replace(rule="area")))
+
+
 def test_equal_by_the_rule_is_decided_by_the_other(tmp_path):
     sweep = create_sweep(tmp_path / "s", tiny_plan(), {})
     slow, fast = np.full((2, 6), 200, np.float32), np.full((2, 6), 200, np.float32)
     slow[:, 0] = 10
     for cell in sweep.cells("mac"):
-        sweep.write(cell, CellResult(np.stack((slow, fast)), np.zeros((2, 2), np.int32)), 0.0)
+        sweep.write(cell, CellResult(np.stack((slow, fast)), np.zeros((2, 2), np.int32), 0.0))
     assert _rate(Sweep.load(tmp_path / "s").winners("asymptotic")["mac"]) == 0.01
 
 
@@ -276,8 +305,9 @@ def test_the_winner_depends_on_the_rule(tmp_path):
     late[:, 4:], early[:, :4] = 10, 9
     (cell, other) = sweep.cells("mac")
     for which, curves in ((cell, (late, early)), (other, (late / 2, early / 2))):
-        sweep.write(which, CellResult(np.stack(curves), np.zeros((2, 2), np.int32)), 0.0)
+        sweep.write(which, CellResult(np.stack(curves), np.zeros((2, 2), np.int32), 1.5))
     loaded = Sweep.load(tmp_path / "s")
+    assert loaded.seconds == 3
     assert _rate(loaded.winners("asymptotic")["mac"]) == 0.001
     assert _rate(loaded.winners("area")["mac"]) == 0.01
     assert loaded.winners()["mac"].settings == loaded.winners("asymptotic")["mac"].settings

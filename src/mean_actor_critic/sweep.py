@@ -14,7 +14,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,6 +28,7 @@ from mean_actor_critic.grid import Grid, Settings, grid_from_json
 SWEEP_FORMAT = "mean_actor_critic sweep 1"
 CELL_FORMAT = "mean_actor_critic cell 1"
 CELLS = "cells"
+MOST_TRAININGS = 1000  # in a cell, unless a single point has more trials: an interruption costs a cell at most
 ASYMPTOTE = 0.25  # the share of a training, at its end, that counts as asymptotic
 
 Array = np.ndarray[Any, Any]
@@ -161,6 +162,11 @@ class CellResult(NamedTuple):
 
     returns: Array  # [point, trial, episode] undiscounted
     diverged_at: Array  # [point, trial] episode from 1; 0: none
+    seconds: float  # that it took, by the clock
+
+    def arrays(self) -> dict[str, Array]:
+        """The results themselves, by name."""
+        return {"returns": self.returns, "diverged_at": self.diverged_at}
 
 
 class Outcome(NamedTuple):
@@ -238,16 +244,17 @@ class Sweep:
             groups.setdefault(_cell_name(algorithm, self._shared(algorithm, place), number), []).append(place)
         return [
             Cell(
-                name,
+                part_name,
                 algorithm,
                 number,
-                self._shared(algorithm, places[0]),
-                tuple(places),
+                self._shared(algorithm, part[0]),
+                part,
                 rung.trials - trials,
                 trials,
                 rung.episodes,
             )
             for name, places in groups.items()
+            for part_name, part in _parts(name, places, max(1, MOST_TRAININGS // trials))
         ]
 
     def _shared(self, algorithm: str, place: int) -> Settings:
@@ -301,12 +308,12 @@ class Sweep:
             return False
         return True
 
-    def write(self, cell: Cell, result: CellResult, seconds: float) -> None:
+    def write(self, cell: Cell, result: CellResult) -> None:
         """Put the results of a cell on disk."""
         with store.disk_faults(self.path / CELLS, "make the folder"):
             (self.path / CELLS).mkdir(exist_ok=True)
-        words = {"format": CELL_FORMAT, **self._identity(cell), "seconds": f"{seconds:.3f}"}
-        store.write_arrays(self._file(cell), result._asdict(), words)
+        words = {"format": CELL_FORMAT, **self._identity(cell), "seconds": f"{result.seconds:.3f}"}
+        store.write_arrays(self._file(cell), result.arrays(), words)
 
     def _identity(self, cell: Cell) -> dict[str, str]:
         """Whose results a file holds: those of these points, whoever climbs later."""
@@ -328,7 +335,11 @@ class Sweep:
             form = {"returns": (shape, np.float32), "diverged_at": (shape[:2], np.int32)}
             if {name: (array.shape, array.dtype) for name, array in arrays.items()} != form:
                 raise DamagedFileError(f"{file}: does not fit the plan")
-            self._read[cell.name] = CellResult(**arrays)
+            try:
+                seconds = float(words["seconds"])
+            except (KeyError, ValueError):
+                raise DamagedFileError(f"{file}: does not say how long it took") from None
+            self._read[cell.name] = CellResult(**arrays, seconds=seconds)
         return self._read[cell.name]
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -336,11 +347,23 @@ class Sweep:
     @property
     def finished(self) -> bool:
         """Whether every cell of every rung is on disk."""
+        return all(map(self.is_searched, self.plan.algorithms))
+
+    def is_searched(self, algorithm: str) -> bool:
+        """Whether every cell of an algorithm, in every rung, is on disk."""
         top = len(self.plan.rungs) - 1
-        return all(
-            self._alive(algorithm, top) is not None and all(map(self.is_done, self.cells_of(algorithm, top)))
-            for algorithm in self.plan.algorithms
-        )
+        return self._alive(algorithm, top) is not None and all(map(self.is_done, self.cells_of(algorithm, top)))
+
+    @property
+    def begun(self) -> bool:
+        """Whether any cell is on disk."""
+        return any(self.is_done(cell) for algorithm in self.plan.algorithms for cell in self.cells_of(algorithm, 0))
+
+    @property
+    def seconds(self) -> float:
+        """What training the finished cells took, by the clock, one after the other."""
+        done = [cell for algorithm in self.plan.algorithms for cell in self.cells(algorithm) if self.is_done(cell)]
+        return sum(self.read(cell).seconds for cell in done)
 
     def outcomes(self) -> list[Outcome]:
         """What came of each point that has been trained."""
@@ -373,7 +396,7 @@ class Sweep:
             for algorithm in self.plan.algorithms
             for cell in self.cells(algorithm)
             if self.is_done(cell)
-            for name, array in self.read(cell)._asdict().items()
+            for name, array in self.read(cell).arrays().items()
         }
         return store.digest_of_arrays(arrays, {})
 
@@ -406,6 +429,12 @@ def _cell_name(algorithm: str, settings: Settings, rung: int) -> str:
     words = [_in_a_word(value) for _, value in sorted(settings.items(), key=lambda item: item[0])]
     name = "-".join([algorithm, *words, f"rung{rung}"])
     return re.sub(r"[^\w.-]+", "_", name)
+
+
+def _parts(name: str, places: Sequence[int], most: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names of parts of a group, and their points, at most so many; the group itself if it is small enough."""
+    for number, start in enumerate(range(0, len(places), most)):
+        yield name if len(places) <= most else f"{name}-part{number}", tuple(places[start : start + most])
 
 
 def _in_a_word(value: Any) -> str:

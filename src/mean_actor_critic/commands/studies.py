@@ -21,7 +21,7 @@ from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.grid import grid_from_json, read_grid
 from mean_actor_critic.presets import require_reporting_seed
 from mean_actor_critic.progress import progress_display
-from mean_actor_critic.store import RUNS, as_file_name
+from mean_actor_critic.store import RUNS, as_file_name, make_folder
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
 from mean_actor_critic.sweep import Sweep
 
@@ -46,7 +46,7 @@ def reproduce(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     with_page = can_make_page()
-    from mean_actor_critic.studies.classic_control import reproduce
+    from mean_actor_critic.studies.classic_control import reproduce, require_same_study
 
     task = CLASSIC_CONTROL[options.study]
     usual = task.quick if options.quick else (100, task.episodes)
@@ -61,6 +61,8 @@ def reproduce(options: argparse.Namespace) -> None:
         # before hours of search, not after them
         require_reporting_seed(options.seed)
         make_experiment(task.environment, "mac", trials, episodes, options.seed, {})
+        make_folder(folder)
+        require_same_study(folder, trials, episodes, options.seed)
         place = Path(options.search or f"{RUNS}/sweep-{options.study}")
         sweep, origin = _search(place, _papers_plan(task, place), options.study, options.quiet)
         sweeps, origins = [sweep], {sweep.path: origin}
@@ -98,8 +100,10 @@ def _papers_plan(task: Task, folder: Path) -> "Plan":
         grid = grid_from_json(papers_grid(task.environment))
         return make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
     plan = Sweep.load(folder).plan
-    if plan.environment != task.environment or set(plan.algorithms) != set(ALGORITHMS):
-        raise InputError("--search", str(folder), f"a search of {', '.join(ALGORITHMS)} on {task.environment}")
+    right_steps = plan.grid.fixed.get("max_episode_steps", task.steps) == task.steps
+    if plan.environment != task.environment or set(plan.algorithms) != set(ALGORITHMS) or not right_steps:
+        allowed = f"a search of {', '.join(ALGORITHMS)} on {task.environment}, {task.steps} steps an episode"
+        raise InputError("--search", str(folder), allowed)
     return plan
 
 
@@ -152,7 +156,7 @@ def gradients(options: argparse.Namespace) -> None:
     from mean_actor_critic.atari_experiment import of_episodes
     from mean_actor_critic.atari_run import AtariRun
     from mean_actor_critic.reports import theory as report
-    from mean_actor_critic.store import make_folder, sole_writer
+    from mean_actor_critic.store import sole_writer
     from mean_actor_critic.theory import Theory, write_theory
 
     player = load_player(options.player, None)
@@ -274,7 +278,6 @@ def report(options: argparse.Namespace) -> None:
         return
     from mean_actor_critic.reports import content, files, page, plots, sources
     from mean_actor_critic.reports.answer import answer, notes
-    from mean_actor_critic.store import make_folder
 
     plots.require_matplotlib()
     page.require_page()

@@ -23,7 +23,8 @@ def answer(content: Content) -> tuple[str, str]:
 def notes(content: Content) -> list[str]:
     """What to know before believing the answer, a line each."""
     unfinished = [f"{entry.label}: {entry.unfinished}." for entry in content.entries if entry.unfinished]
-    begun = [f"{source.name} has only begun and is not shown." for source in content.begun]
+    unfinished += [f"{search.source.name}: {search.unfinished}." for search in content.searches if search.unfinished]
+    begun = [f"{name} has only begun and is not shown." for name in content.begun]
     damaged = [
         f"{line}; the checkpoint before it is shown." for source in content.sources.runs for line in source.run.warnings
     ]
@@ -32,7 +33,7 @@ def notes(content: Content) -> list[str]:
 
 def _number(result: Result) -> str:
     mean = result.mean
-    trials = f"{result.trials} trials" if mean.n > 1 else "1 trial"
+    trials = f"{result.trials_in_words} trials" if mean.n > 1 else "1 trial"
     interval = f"95 % interval {mean.low:.1f} to {mean.high:.1f}, " if math.isfinite(mean.low) else ""
     return f"{mean.mean:.1f} ({interval}{trials})"
 
@@ -60,7 +61,7 @@ def _order(content: Content) -> str:
 
 
 def _diverged(content: Content) -> str:
-    some = [f"{result.trials} trials of {result.entry.label}" for result in content.answer if result.diverged]
+    some = [f"{result.trials_in_words} trials of {result.entry.label}" for result in content.answer if result.diverged]
     return f"not all trials stayed finite ({_listed(some)} did), and all count" if some else ""
 
 
@@ -69,7 +70,8 @@ def _of_searches(content: Content) -> tuple[str, str]:
     search = max(content.searches, key=lambda search: search.tried)
     parts = [f"{won.score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, won in search.winners.items()]
     where = f" of {search.source.name}" if len(content.searches) > 1 else ""
-    lead = f"On {content.title}, the best of the {search.tried} settings{where} score {_listed(parts)}"
+    so_far = "so far " if search.unfinished else ""
+    lead = f"On {content.title}, {so_far}the best of the {search.tried} settings{where} score {_listed(parts)}"
     return lead, f" ({RULES[search.plan.rule]}); these are numbers that settings were chosen by, not results."
 
 

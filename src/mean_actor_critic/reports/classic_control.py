@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.table import Table
 
 from mean_actor_critic.reports.content import Content, read
+from mean_actor_critic.reports.files import curve_rows
 from mean_actor_critic.reports.plots import learning_curves
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
 from mean_actor_critic.reports.tables import results_rows, results_sheet, terminal_table, write_csv
@@ -43,20 +43,7 @@ def write(content: Content, folder: Path) -> list[Path]:
     """Write table.csv, curves.csv and learning-curves.png below `folder`; returns the files."""
     table, curves, figure = (folder / name for name in ("table.csv", "curves.csv", "learning-curves.png"))
     write_csv(table, results_rows(content))
-    write_csv(curves, _curve_rows(content))
+    write_csv(curves, curve_rows(content))
     trials = min(result.mean.n for result in content.answer)
     learning_curves(content.entries, f"{content.title}, mean of {trials} trials with 95 % bands", figure)
     return [table, curves, figure]
-
-
-def _curve_rows(content: Content) -> list[list[object]]:
-    """Mean and standard deviation over trials of every episode's return."""
-    rows: list[list[object]] = [["algorithm", "episode", "mean", "sd"]]
-    for entry in content.entries:
-        returns = entry.source.run.returns
-        spread = (
-            [f"{sd:.2f}" for sd in np.std(returns, axis=0, ddof=1)] if len(returns) > 1 else [""] * returns.shape[1]
-        )
-        for episode, (mean, sd) in enumerate(zip(np.mean(returns, axis=0), spread, strict=True), start=1):
-            rows.append([entry.algorithm, episode, f"{mean:.2f}", sd])
-    return rows

@@ -87,9 +87,9 @@ class Result(NamedTuple):
     paper: Published | None
 
     @property
-    def trials(self) -> str:
-        """How many, and if some diverged, how many did not: 97/100."""
-        return f"{self.mean.n - self.diverged}/{self.mean.n}" if self.diverged else str(self.mean.n)
+    def trials_in_words(self) -> str:
+        """How many, and if some diverged, how many did not."""
+        return trials_in_words(self.mean.n, self.diverged)
 
 
 class Content(NamedTuple):
@@ -97,7 +97,7 @@ class Content(NamedTuple):
 
     sources: Sources
     entries: list[Entry]
-    begun: list[RunSource]  # runs that have no whole episode yet
+    begun: list[str]  # runs that have no whole episode yet, and sweeps that have no cell
     answer_at: int  # the number of episodes that the answer is about; 0 without runs
     results: dict[int, list[Result]]  # by number of episodes, best first
     searches: "list[Search]"
@@ -114,8 +114,8 @@ class Content(NamedTuple):
 
     @property
     def reference(self) -> Entry | None:
-        """The run of MAC that the others are compared with."""
-        return reference(self.entries)
+        """The run of MAC that the answer compares the others with."""
+        return reference(self.entries, self.answer_at)
 
 
 def read(sources: Sources) -> Content:
@@ -125,10 +125,11 @@ def read(sources: Sources) -> Content:
     return Content(
         sources,
         entries,
-        [source for source in sources.runs if not source.done],
+        [source.name for source in sources.runs if not source.done]
+        + [source.name for source in sources.sweeps if not source.sweep.begun],
         answer_at,
         {budget: results(sources.task, entries, budget) for budget in budgets(sources.task, entries)},
-        [search_of(source) for source in sources.sweeps],
+        [search_of(source) for source in sources.sweeps if source.sweep.begun],
     )
 
 
@@ -165,9 +166,14 @@ def budgets(task: Task | None, entries: Sequence[Entry]) -> list[int]:
     return sorted({*usual, common_episodes(entries), min(done), max(done)} - {0})
 
 
-def reference(entries: Sequence[Entry]) -> Entry | None:
-    """The first run of MAC."""
-    return next((entry for entry in entries if entry.algorithm == "mac"), None)
+def reference(entries: Sequence[Entry], episodes: int) -> Entry | None:
+    """What others are compared with: the first run of MAC that has so many episodes."""
+    return next((entry for entry in entries if entry.algorithm == "mac" and entry.source.done >= episodes), None)
+
+
+def trials_in_words(trials: int, diverged: int) -> str:
+    """How many, and if some diverged, how many did not: 97/100."""
+    return f"{trials - diverged}/{trials}" if diverged else str(trials)
 
 
 def diverged(run: Run, episodes: int) -> int:
@@ -179,7 +185,8 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
     """A row for each run that has so many episodes, best first."""
     reached = [entry for entry in entries if entry.source.done >= episodes]
     of_trials = [trial_scores(entry.source.run.returns, episodes) for entry in reached]
-    ours = next((place for place, entry in enumerate(reached) if entry.algorithm == "mac"), None)
+    mac = reference(reached, episodes)
+    ours = next((place for place, entry in enumerate(reached) if entry is mac), None)
     rivals = [place for place in range(len(reached)) if ours is not None and place != ours]
     paired = [ours is not None and _share_random_numbers(reached[ours], entry) for entry in reached]
     tests = {}
@@ -315,8 +322,14 @@ class Search(NamedTuple):
     @property
     def unfinished(self) -> str:
         """What to say about a search that is not finished; else nothing."""
+        if self.sweep.finished:
+            return ""
         planned = sum(len(self.sweep.points(algorithm)) for algorithm in self.plan.algorithms)
-        return "" if self.sweep.finished else f"unfinished: {self.tried} of {planned} settings tried so far"
+        done = sum(map(self.sweep.is_searched, self.plan.algorithms))
+        return (
+            f"unfinished: {self.tried} of {planned} settings tried so far, "
+            f"{done} of {len(self.plan.algorithms)} algorithms searched to the end"
+        )
 
 
 def search_of(source: SweepSource) -> Search:
@@ -332,7 +345,7 @@ def search_of(source: SweepSource) -> Search:
         points,
         {algorithm: best[algorithm] for algorithm in points},
         {algorithm: _heat_map(found) for algorithm, found in points.items()},
-        {algorithm: _shares(np.array([point.score for point in found])) for algorithm, found in points.items()},
+        {algorithm: shares(np.array([point.score for point in found])) for algorithm, found in points.items()},
     )
 
 
@@ -344,11 +357,12 @@ def _point(outcome: Outcome, rule: str) -> Point:
     return Point(outcome.algorithm, outcome.settings, float(np.mean(values)), sd, trials, episodes, lost)
 
 
-def _shares(values: Array) -> tuple[Array, Array]:
-    """Scores from low to high, and the share of all that reaches each; at most `MOST_POINTS` of them."""
-    ordered = np.sort(values)
-    places = np.unique(np.linspace(0, len(ordered) - 1, MOST_POINTS).round().astype(int))
-    return ordered[places], 1 - places / len(ordered)
+def shares(values: Array) -> tuple[Array, Array]:
+    """Different scores from low to high, and the share of all that reaches each; at most `MOST_POINTS` of them."""
+    different = np.unique(values)
+    below = np.searchsorted(np.sort(values), different)  # how many do not reach it
+    places = np.unique(np.linspace(0, len(different) - 1, MOST_POINTS).round().astype(int))
+    return different[places], 1 - below[places] / len(values)
 
 
 _ACROSS = ("optimizer", "actor_lr", "critic_lr")

@@ -12,8 +12,7 @@ import numpy as np
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.page import Recording, write_page
-from mean_actor_critic.reports.protocol import is_papers_grid
-from mean_actor_critic.reports.search import winners_sheet, write_summary
+from mean_actor_critic.reports.search import is_papers_grid, winners_sheet, write_summary
 from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
 from mean_actor_critic.store import make_folder, write_whole
@@ -56,7 +55,7 @@ def _write_runs(content: Content, folder: Path) -> list[Path]:
     write_csv(results["csv"], results_rows(content))
     _write_text(results["tex"], "\n".join(map(latex_table, sheets)))
     plots.scores(content.answer, f"{title}: {over}", results["png"], results["svg"])
-    write_csv(curves["csv"], _curve_rows(content))
+    write_csv(curves["csv"], curve_rows(content))
     caption = f"{title}: mean of {trials} trials with 95 % bands"
     _write_text(curves["tex"], latex_figure(curves["png"].name, caption))
     plots.learning_curves(content.entries, caption, curves["png"], curves["svg"])
@@ -70,7 +69,7 @@ def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list
     write_summary(search.sweep, settings["csv"])
     _write_text(settings["tex"], latex_figure(settings["png"].name, f"{title}: {rule}, of every setting"))
     plots.heat_maps(search, f"{title}: {rule}", settings["png"], settings["svg"])
-    rows: list[list[Any]] = [["algorithm", "score", "share_of_settings_that_reach_it"]]
+    rows: list[list[Any]] = [["algorithm", search.plan.rule, "share_of_settings_that_reach_it"]]
     for algorithm, (values, share) in search.shares.items():
         rows += [[algorithm, f"{x:.3f}", f"{y:.4f}"] for x, y in zip(values, share, strict=True)]
     write_csv(sensitivity["csv"], rows)
@@ -124,7 +123,7 @@ def _names(folder: Path, stem: str) -> dict[str, Path]:
     return {kind: folder / f"{stem}.{kind}" for kind in ("csv", "tex", "png", "svg")}
 
 
-def _curve_rows(content: Content) -> list[list[Any]]:
+def curve_rows(content: Content) -> list[list[Any]]:
     """The learning curves as they are drawn."""
     columns = ("mean", "sd", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
     rows: list[list[Any]] = [["label", "algorithm", "episode", *columns]]

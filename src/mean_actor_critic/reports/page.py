@@ -226,7 +226,7 @@ def _legend_of_results(content: Content) -> str:
     if any(row.better for row in content.answer) and content.reference:
         parts.append(
             f"P(MAC better): the probability that a trial of {content.reference.label} has the higher mean than one of "
-            "the row’s. p: a t-test of the same, corrected for their number as Holm does"
+            "the row’s. p: a t-test of the difference of their means, corrected for their number as Holm does"
             + (
                 "; where trials share their random numbers one by one, this and the probabilities’ intervals are those "
                 "for pairs."
@@ -270,6 +270,8 @@ def _search_words(search: Search) -> dict[str, Any]:
         "extent": f"{extent(search.sweep)}; {_fixed(search)}; {last.trials} trials of {last.episodes} episodes for "
         "those that went all the way. The winners were chosen by these numbers, which flatter them; results come from "
         "other seeds.",
+        "caption_shares": "The share of an algorithm’s settings that reach a score. The further a line stays up and to "
+        f"the right, the less its settings matter.{rungs}",
         "caption_map": f"A square is a setting; its score is its {rule}, over trials. Colours mean the same for all "
         f"algorithms.{rungs}" + (f" {left_out} settings are left out, for room." if left_out else ""),
         "alt_map": "Heat map of the scores of all settings: networks down, optimisers and learning rates across. The "

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from mean_actor_critic._version import __version__
 from mean_actor_critic.experiment import ALGORITHMS, Experiment, kwargs_as_words, make_experiment, settings_as_words
-from mean_actor_critic.grid import grid_from_json
 from mean_actor_critic.presets import SEARCH_SEEDS, preset
 from mean_actor_critic.reports.content import Content
+from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.reports.tables import Sheet
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 from mean_actor_critic.sweep import Plan
 
 
@@ -164,8 +164,3 @@ def sweep_command(plan: Plan, grid_file: str) -> str:
     if len(plan.rungs) > 1:
         words += ["--halving", "trials" if plan.rungs[0].episodes == last.episodes else "episodes"]
     return shlex.join([*words, "--seed", str(plan.seed)])
-
-
-def is_papers_grid(plan: Plan) -> bool:
-    """Whether the paper's settings were searched."""
-    return plan.grid == grid_from_json(papers_grid(plan.environment))

@@ -8,9 +8,12 @@ import numpy as np
 from rich.table import Table
 
 from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.grid import grid_from_json
+from mean_actor_critic.reports.content import trials_in_words
 from mean_actor_critic.reports.statistics import summarise
 from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
-from mean_actor_critic.sweep import RULES, Outcome, Sweep, scores
+from mean_actor_critic.studies.paper import papers_grid
+from mean_actor_critic.sweep import RULES, Outcome, Plan, Sweep, scores
 
 
 def settings_in_words(sweep: Sweep, settings: dict[str, Any]) -> str:
@@ -37,17 +40,35 @@ def extent(sweep: Sweep) -> str:
     )
     saved = f", {1 - played / all_of_them:.0%} of the episodes saved by stopping early" if played < all_of_them else ""
     of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else ALGORITHMS[plan.algorithms[0]].title
-    return f"{points} settings of {of}, seed {plan.seed}{saved}"
+    grid = "the paper’s grid: " if is_papers_grid(plan) else ""
+    return f"{grid}{points} settings of {of}, seed {plan.seed}{saved}; its cells took {_duration(sweep.seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 600
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def is_papers_grid(plan: Plan) -> bool:
+    """Whether the paper's settings were searched."""
+    return plan.grid == grid_from_json(papers_grid(plan.environment))
 
 
 def winners_sheet(sweep: Sweep, rule: str) -> Sheet:
     """The best setting of each algorithm by a rule, with its scores by both."""
-    columns = ["Algorithm", "settings", *RULES, "SD over trials", "95 % interval", "trials"]
+    columns = ["Algorithm", "settings", *RULES, "SD over trials", "95 % interval", "trials", "episodes"]
     rows = []
     for algorithm, won in sweep.winners(rule).items():
         by_rule = [f"{np.mean(scores(won.returns, name)):.1f}" for name in RULES]
-        spread = summary_cells(summarise(scores(won.returns, rule)))[1:]
-        rows.append([ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread])
+        spread = summary_cells(summarise(scores(won.returns, rule)))[1:3]
+        trials, episodes = won.returns.shape
+        trained = [trials_in_words(trials, int(np.sum(won.diverged_at > 0))), str(episodes)]
+        rows.append([ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread, *trained])
     return Sheet(f"Best by {rule} ({RULES[rule]})", columns, rows, left=2)
 
 

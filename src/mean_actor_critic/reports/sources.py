@@ -83,9 +83,14 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
         _require_reporting_seed(source)
     for sweep in sweeps.values():
         _require_search(sweep)
-    if not sweeps and not theories and not any(source.done for source in found):
-        given = found[0].name if found else "nothing"
-        raise InputError("RUN", given, "a run whose trials have all played an episode")
+    trained = [source.name for source in found if source.done]
+    trained += [source.name for source in sweeps.values() if source.sweep.begun]
+    if not trained and not theories:
+        given = next(
+            iter([*(source.name for source in found), *(source.name for source in sweeps.values())]), "nothing"
+        )
+        allowed = "a run whose trials have all played an episode, or a sweep of which something has been trained"
+        raise InputError("RUN", given, allowed)
     environment, task = _one_task(found, list(sweeps.values()), list(theories.values()))
     return Sources(environment, task, found, list(sweeps.values()), theories=tuple(theories.values()))
 
@@ -132,9 +137,6 @@ def _require_search(source: SweepSource) -> None:
     if source.sweep.plan.seed not in SEARCH_SEEDS:
         allowed = f"sweeps with seeds from {SEARCH_SEEDS.start}: those below are for results that are reported"
         raise InputError("RUN", source.name, allowed)
-    algorithms = source.sweep.plan.algorithms
-    if not any(source.sweep.is_done(cell) for algorithm in algorithms for cell in source.sweep.cells(algorithm)):
-        raise InputError("RUN", source.name, "a sweep of which something has been trained")
 
 
 # --- the task --------------------------------------------------------------------------------------------------------
@@ -145,14 +147,11 @@ class _Place(NamedTuple):
 
     environment: str
     kwargs: str
-    steps: int | None  # None: not said, the environment's own
+    steps: int | None  # time limit of an episode; None: not known
 
     def __str__(self) -> str:
         kwargs = f" with {self.kwargs}" if self.kwargs != "{}" else ""
         return f"{self.environment}{kwargs}" + (f" (at most {self.steps} steps an episode)" if self.steps else "")
-
-    def agrees(self, other: "_Place") -> bool:
-        return self[:2] == other[:2] and (self.steps == other.steps or None in (self.steps, other.steps))
 
 
 def _one_task(
@@ -160,23 +159,30 @@ def _one_task(
 ) -> tuple[str, Task | None]:
     places = [(source.name, _place_of(source.run.experiment)) for source in runs]
     places += [
-        (name, _Place(sweep.plan.environment, "{}", sweep.plan.grid.fixed.get("max_episode_steps")))
-        for name, sweep in sweeps
+        (name, _Place(plan.environment, "{}", plan.grid.fixed.get("max_episode_steps", _usual_steps(plan.environment))))
+        for name, plan in ((source.name, source.sweep.plan) for source in sweeps)
     ]
     places += [(name, _Place(trial.environment, "{}", None)) for name, theory in theories for trial in theory.trials]
     if not places:
         return "Finite problems", None
-    first_name, first = places[0]
-    for name, place in places[1:]:
-        if not place.agrees(first):
+    # one whose limit is known, if there is any, so that all others are held against it
+    first_name, first = next(((name, place) for name, place in places if place.steps), places[0])
+    for name, place in places:
+        if place._replace(steps=place.steps or first.steps) != first:
             allowed = f"runs and sweeps of one task: this one is on {place}, {first_name} on {first}"
             raise InputError("RUN", name, printable(allowed))
-    steps = next((place.steps for _, place in places if place.steps), None)
-    place = first._replace(steps=steps)
-    task = next((task for task in CLASSIC_CONTROL.values() if task.environment == place.environment), None)
-    if task is not None and (place.kwargs != "{}" or place.steps not in (None, task.steps)):
+    task = next((task for task in CLASSIC_CONTROL.values() if task.environment == first.environment), None)
+    if task is not None and (first.kwargs != "{}" or first.steps not in (None, task.steps)):
         task = None  # an environment of the paper, made easier or harder
-    return printable(place.environment if task else str(place)), task
+    return printable(first.environment if task else str(first)), task
+
+
+def _usual_steps(environment: str) -> int | None:
+    """An environment's own time limit, if Gymnasium knows of one."""
+    import gymnasium  # slow to import
+
+    spec = gymnasium.registry.get(environment)
+    return spec.max_episode_steps if spec else None
 
 
 def _place_of(experiment: Experiment) -> _Place:

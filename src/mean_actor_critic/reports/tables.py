@@ -68,7 +68,7 @@ def results_sheet(title: str, task: Task | None, episodes: int, results: Sequenc
         "IQM": [_with_interval(result.iqm) for result in results],
         f"last {LAST}": [_with_interval(result.final) for result in results],
         f"episodes to {task.solved:g}" if task else "": [_to_threshold(result) for result in results],
-        "trials": [result.trials for result in results],
+        "trials": [result.trials_in_words for result in results],
         "P(MAC better)": [probability_in_words(result.better) for result in results],
         "p (Holm)": [_p_value(result) for result in results],
     }

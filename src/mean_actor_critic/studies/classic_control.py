@@ -53,6 +53,15 @@ def reproduce(
         yield completed(there, fresh, functools.partial(resume, path), watch, algorithm)
 
 
+def require_same_study(folder: Path, trials: int, episodes: int, seed: int) -> None:
+    """Raise an InputError if a folder holds runs of other trials, episodes or seed. To be asked before a search."""
+    for algorithm in ALGORITHMS:
+        there = stored(folder / algorithm, Run.load)
+        asked = (trials, episodes, seed)
+        same = there is None or asked == (there.experiment.trials, there.experiment.episodes, there.experiment.seed)
+        require_asked(folder / algorithm, same)
+
+
 def _complete(settings: Settings, algorithm: str) -> Settings:
     defaults = {name: SETTINGS[name].default for name in applicable_settings(algorithm) if name != "max_episode_steps"}
     return {**defaults, **settings}

@@ -34,7 +34,7 @@ from mean_actor_critic.sweep import (
 from mean_actor_critic.training import devices, signals
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
-from mean_actor_critic.training.loop import memory_faults, next_segment
+from mean_actor_critic.training.loop import begun, memory_faults, next_segment
 from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
@@ -123,8 +123,8 @@ def _open(path: Path, plan: Plan, environment: EnvironmentSpec) -> Sweep:
     if not is_sweep(path):
         return create_sweep(path, plan, versions)
     sweep = Sweep.load(path)
-    if sweep.plan != plan:
-        other = ", ".join(name for name in Plan._fields if getattr(sweep.plan, name) != getattr(plan, name))
+    other = ", ".join(name for name in Plan._fields if getattr(sweep.plan, name) != getattr(plan, name))
+    if other and not (other == "rule" and len(plan.rungs) == 1):  # without rounds a rule says who wins, no more
         raise InputError("out", str(path), f"a folder without another search: the plan of this one has other {other}")
     changed = devices.changes(sweep.versions, environment.engine)
     if changed:
@@ -170,7 +170,7 @@ class _Worker:
 
     def _train(self, cell: Cell) -> None:
         started = time.perf_counter()
-        study = self._thread.submit(self._study, cell).result()
+        study = begun(self._thread, lambda: self._study(cell), self._listener, ADVICE)
         try:
             while not study.finished:
                 progress = next_segment(self._thread, study, self._listener, 0.0, ADVICE)
@@ -184,8 +184,9 @@ class _Worker:
         result = CellResult(
             returns=arrays["returns"].reshape(*shape, cell.episodes),
             diverged_at=arrays["state/diverged_at"].reshape(shape),
+            seconds=time.perf_counter() - started,
         )
-        self._sweep.write(cell, result, time.perf_counter() - started)
+        self._sweep.write(cell, result)
 
     def _study(self, cell: Cell) -> CompiledStudy | HostedStudy:
         points = [self._sweep.points(cell.algorithm)[place] for place in cell.points]

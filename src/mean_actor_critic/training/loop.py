@@ -215,13 +215,8 @@ def carry_on(
         if on_start:
             on_start()
         saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        beginning = worker.submit(begin, saved_arrays)
-        try:
-            study = _awaited(worker, beginning, listener, 0.0, advice)
-        except Interrupted:  # whatever it becomes is not left behind
-            beginning.add_done_callback(lambda begun: begun.exception() or begun.result().close())
-            raise
-        del saved_arrays, beginning  # the study has its own
+        study = begun(worker, functools.partial(begin, saved_arrays), listener, advice)
+        del saved_arrays  # the study has its own
         saved = time.monotonic()
         unsaved = False
         try:
@@ -260,6 +255,25 @@ def next_segment(
         Interrupted: a signal came so many seconds ago, and the segment still runs.
     """
     return _awaited(worker, worker.submit(study.advance), listener, patience, advice)
+
+
+def begun(
+    worker: concurrent.futures.ThreadPoolExecutor,
+    begin: Callable[[], AnyStudy],
+    listener: signals.Listener,
+    advice: str,
+) -> AnyStudy:
+    """A study, made in the worker's thread; a signal is answered meanwhile.
+
+    Raises:
+        Interrupted: a signal came.
+    """
+    beginning = worker.submit(begin)
+    try:
+        return _awaited(worker, beginning, listener, 0.0, advice)
+    except Interrupted:  # whatever it becomes is not left behind
+        beginning.add_done_callback(lambda done: done.exception() or done.result().close())
+        raise
 
 
 def _awaited(
