@@ -5,15 +5,17 @@ import json
 
 import pytest
 
-from helpers import assert_refused, mac
+from helpers import assert_refused, mac, message_of
 from mean_actor_critic.commands import studies
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.gradients.exact import Size
 from mean_actor_critic.gradients.moments import measure_trial
+from mean_actor_critic.grid import grid_from_json
+from mean_actor_critic.presets import PRESETS, preset
 from mean_actor_critic.run import Run
 from mean_actor_critic.studies import theorems
 from mean_actor_critic.studies.classic_control import reproduce
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL
+from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.sweep import Sweep
 from mean_actor_critic.theory import read_theory
 
@@ -37,6 +39,38 @@ def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_
         assert settings["discount"] == 0.9999
     again = [reused for _, reused in reproduce(CART_POLE, tmp_path, 2, 2, 0, quiet, winners)]
     assert again == [True] * 5
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_paper_s_presets_are_settings_of_its_search(algorithm):
+    for environment in PRESETS["paper"]:
+        found = preset(environment, algorithm, "paper")
+        points = grid_from_json(papers_grid(environment)).points(algorithm)
+        asked = make_experiment(environment, algorithm, 1, 1, 0, found)
+        assert asked in [make_experiment(environment, algorithm, 1, 1, 0, point) for point in points]
+
+
+def test_presets_are_asked_for_by_name(tmp_path):
+    words = ("train", "CartPole-v0", "--trials", "1", "--episodes", "1", "--max-episode-steps", "5")
+    assert mac(*words, "--preset", "paper", "--out", tmp_path / "run").code == 0
+    settings = Run.load(tmp_path / "run").experiment.settings()
+    wanted = preset("CartPole-v0", "mac", "paper")
+    assert {name: settings[name] for name in wanted} == wanted
+    assert_refused(mac("train", "CartPole-v1", "--preset", "paper"), 2, "tuned for CartPole-v1")
+    assert_refused(mac("train", "CartPole-v0", "--preset", "any"), 2, "--preset")
+    assert_refused(mac("train", "ALE/Pong-v5", "--preset", "paper"), 2, "--protocol")
+    assert "tuned" in message_of(lambda: preset("CartPole-v0", "mac", "any"))
+    for study in ("theorems", "atari"):
+        assert_refused(mac("reproduce", study, "--preset", "paper"), 2, "--preset")
+    assert_refused(mac("reproduce", "cart-pole", "--full", "--preset", "paper"), 2, "--preset")
+
+
+def test_a_study_with_the_paper_s_presets_says_so(small_study, tmp_path):
+    words = ("reproduce", "cart-pole", "--preset", "paper", "--trials", "1", "--episodes", "1")
+    assert mac(*words, "--out", tmp_path / "study").code == 0
+    assert " ".join(words) in (tmp_path / "study" / "report" / "index.html").read_text()
+    assert not mac("reproduce", "cart-pole", "--trials", "1", "--episodes", "1", "--out", tmp_path / "other").code
+    assert "--preset" not in (tmp_path / "other" / "report" / "index.html").read_text()
 
 
 @pytest.fixture

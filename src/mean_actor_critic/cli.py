@@ -12,7 +12,7 @@ from mean_actor_critic.commands import games, studies, training
 from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS
-from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.presets import PRESETS, SEARCH_SEEDS
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS
 from mean_actor_critic.sweep import HALVING, RULES
@@ -72,6 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="settings, see below"
     )
+    _add_preset(train)
     _add_checkpoint_seconds(train)
     train.add_argument(
         "--snapshots", metavar="N|E,E", default="0",
@@ -180,6 +181,7 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--search", metavar="DIR", help=f"with --full: the sweep folder to take or make (default: {RUNS}/sweep-STUDY)"
     )
+    _add_preset(reproduce)
     reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100; atari: 5; theorems: 3)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     reproduce.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
@@ -210,6 +212,13 @@ def _add_environment_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-episode-steps", metavar="N", type=int, help="time limit (default: the environment's own, else 1000)"
     )
+
+
+def _add_preset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--preset", choices=PRESETS,
+        help="settings to start from: found by searches of our own, or the winners of the paper's (default: tuned)",
+    )  # fmt: skip
 
 
 def _add_env(parser: argparse.ArgumentParser) -> None:

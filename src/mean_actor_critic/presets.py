@@ -4,6 +4,7 @@ from typing import Any
 
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import unknown_name
 
 # Seeds that searches for settings use. Reported results never do, so that no setting is reported on what chose it.
 SEARCH_SEEDS = range(2**30, 2**31)
@@ -51,14 +52,45 @@ LUNAR_LANDER: dict[str, dict[str, Any]] = {
     "mac": {**_EXPECTED_SARSA, "actor_lr": 0.002, "critic_lr": 0.005, "discount": 0.99},
 }  # fmt: skip
 
-_PRESETS = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER}
+# From `mac sweep cart-pole`: each algorithm's best of the paper's 1036 settings by its asymptotic rule.
+_PAPERS = {"discount": 0.99}
+_PAPERS_CRITIC = {**_PAPERS, "critic_target": "monte_carlo", "minibatches": 10, "batch_size": 32}
+PAPERS_CART_POLE: dict[str, dict[str, Any]] = {
+    "reinforce": {**_PAPERS, "hidden": (300, 300), "activation": "tanh", "actor_lr": 0.00025},
+    "advantage_reinforce": {**_PAPERS, "hidden": (75,), "activation": "relu", "actor_lr": 0.01},
+    "actor_critic": {
+        **_PAPERS_CRITIC, "hidden": (300, 300, 300), "activation": "leaky_relu", "optimizer": "rmsprop",
+        "actor_lr": 0.001, "critic_lr": 0.001,
+    },
+    "advantage_actor_critic": {
+        **_PAPERS_CRITIC, "hidden": (300, 300, 300), "activation": "leaky_relu", "actor_lr": 0.001, "critic_lr": 0.001,
+    },
+    "mac": {
+        **_PAPERS_CRITIC, "hidden": (75,), "activation": "relu", "optimizer": "rmsprop",
+        "actor_lr": 0.01, "critic_lr": 0.01,
+    },
+}  # fmt: skip
+
+TUNED, PAPERS = "tuned", "paper"
+PRESETS = {
+    TUNED: {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER},
+    PAPERS: {"CartPole-v0": PAPERS_CART_POLE},
+}
 
 
-def settings_for(environment: EnvironmentSpec, algorithm: str) -> dict[str, Any]:
-    """The settings to start from: the environment's own time limit, and what a search found, if there was one."""
-    return {"max_episode_steps": environment.max_episode_steps, **preset(environment.name, algorithm)}
+def settings_for(environment: EnvironmentSpec, algorithm: str, name: str = TUNED) -> dict[str, Any]:
+    """The settings to start from: the environment's own time limit, and a preset, if there is one."""
+    return {"max_episode_steps": environment.max_episode_steps, **preset(environment.name, algorithm, name)}
 
 
-def preset(environment: str, algorithm: str) -> dict[str, Any]:
-    """What a search found for an environment, if there was one."""
-    return _PRESETS.get(environment, {}).get(algorithm, {})
+def preset(environment: str, algorithm: str, name: str = TUNED) -> dict[str, Any]:
+    """What a search found for an environment: of the tuned ones nothing, where there was none.
+
+    Raises:
+        InputError: there are no presets of that name, or none for the environment.
+    """
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    if name != TUNED and environment not in PRESETS[name]:
+        raise InputError("preset", name, f"{TUNED} for {environment}; this one is for {', '.join(PRESETS[name])}")
+    return PRESETS[name].get(environment, {}).get(algorithm, {})

@@ -98,6 +98,7 @@ def train(options: argparse.Namespace) -> AtariRun:
         "--episodes": (options.episodes, "--steps, which Atari runs are measured in"),
         "--env-kwargs": (options.env_kwargs or None, "--set: everything about the emulators is a setting"),
         "--max-episode-steps": (options.max_episode_steps, "--set max_episode_frames=…"),
+        "--preset": (options.preset, "--protocol, with Atari games"),
         "--snapshots": (None if options.snapshots == "0" else options.snapshots, "runs that count episodes"),
     }
     for name, (value, allowed) in refused.items():
@@ -197,7 +198,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
     from mean_actor_critic.reports import atari as report
     from mean_actor_critic.reports.plots import require_matplotlib
 
-    for name in ("quick", "full", "episodes", "search"):
+    for name in ("quick", "full", "episodes", "search", "preset"):
         if getattr(options, name):
             raise InputError(f"--{name}", getattr(options, name), "--steps and --trials, with Atari games")
     require_matplotlib()

@@ -19,7 +19,7 @@ from mean_actor_critic.commands.training import EPISODES
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.grid import grid_from_json, read_grid
-from mean_actor_critic.presets import require_reporting_seed
+from mean_actor_critic.presets import preset, require_reporting_seed
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import RUNS, as_file_name, make_folder
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
@@ -53,11 +53,13 @@ def reproduce(options: argparse.Namespace) -> None:
     trials, episodes = (
         usual[i] if asked is None else asked for i, asked in enumerate((options.trials, options.episodes))
     )
-    kind = "full-" if options.full else ""
+    kind = "full-" if options.full else f"{options.preset}-" if options.preset else ""
     folder = Path(options.out or f"{RUNS}/{options.study}-{kind}{trials}x{episodes}-seed{options.seed}")
     started = time.monotonic()
     sweeps, winners, origins = [], None, {}
     if options.full:
+        if options.preset:
+            raise InputError("--preset", options.preset, "nothing with --full, which searches")
         # before hours of search, not after them
         require_reporting_seed(options.seed)
         make_experiment(task.environment, "mac", trials, episodes, options.seed, {})
@@ -69,6 +71,8 @@ def reproduce(options: argparse.Namespace) -> None:
         winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
     elif options.search is not None:
         raise InputError("--search", options.search, "nothing without --full")
+    elif options.preset is not None:
+        winners = {name: preset(task.environment, name, options.preset) for name in ALGORITHMS}
     runs: list[Run] = []
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(task, folder, trials, episodes, options.seed, watch, winners):
@@ -128,8 +132,9 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     with_page = can_make_page()
-    if options.full or options.search:
-        raise InputError("--search" if options.search else "--full", THEOREMS, "nothing: theorems need no search")
+    for name in ("full", "search", "preset"):
+        if getattr(options, name):
+            raise InputError(f"--{name}", THEOREMS, "nothing: theorems need no search")
     from mean_actor_critic.studies.theorems import reproduce
 
     task = CLASSIC_CONTROL["cart-pole"]

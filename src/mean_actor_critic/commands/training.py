@@ -11,6 +11,7 @@ from mean_actor_critic.commands import games
 from mean_actor_critic.commands.shared import Events, console, is_run, load_player, show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_kwargs, parse_settings
+from mean_actor_critic.presets import TUNED
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 
@@ -48,6 +49,7 @@ def train(options: argparse.Namespace) -> None:
             first_trial=options.first_trial,
             engine=options.engine,
             env_kwargs=kwargs,
+            preset=options.preset or TUNED,
             workers=options.workers,
             step_seconds=options.step_seconds,
             out=options.out,

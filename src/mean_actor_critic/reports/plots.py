@@ -70,7 +70,7 @@ def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
         together = max(entry.curve.together for entry in entries)
         label = "Episode" if together == 1 else f"Episode (means of {together})"
         axes.set(xlabel=label, ylabel="Return", title=_literal(title))
-        axes.set_xlim(1, max(entry.source.done for entry in entries))
+        axes.set_xlim(1, max(2, *(entry.source.done for entry in entries)))
         axes.grid(alpha=0.25)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mean_actor_critic._version import __version__
 from mean_actor_critic.experiment import ALGORITHMS, Experiment, kwargs_as_words, make_experiment, settings_as_words
-from mean_actor_critic.presets import SEARCH_SEEDS, preset
+from mean_actor_critic.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
 from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
@@ -135,7 +135,9 @@ def train_command(experiment: Experiment) -> str:
 
 def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
     """The study of the paper that an experiment belongs to: its command, and the experiments of all algorithms."""
-    for name, task in CLASSIC_CONTROL.items():
+    for (name, task), presets in itertools.product(CLASSIC_CONTROL.items(), PRESETS):
+        if task.environment not in PRESETS[presets]:
+            continue
         parts = [
             make_experiment(
                 task.environment,
@@ -143,14 +145,15 @@ def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
                 experiment.trials,
                 experiment.episodes,
                 experiment.seed,
-                {"max_episode_steps": task.steps, **preset(task.environment, algorithm)},
+                {"max_episode_steps": task.steps, **preset(task.environment, algorithm, presets)},
                 engine=experiment.engine,
             )
             for algorithm in ALGORITHMS
         ]
         if experiment in parts:
-            words = ["--trials", experiment.trials, "--episodes", experiment.episodes, "--seed", experiment.seed]
-            return shlex.join(["mac", "reproduce", name, *map(str, words)]), parts
+            words = [] if presets == TUNED else ["--preset", presets]
+            words += ["--trials", str(experiment.trials), "--episodes", str(experiment.episodes)]
+            return shlex.join(["mac", "reproduce", name, *words, "--seed", str(experiment.seed)]), parts
     return None
 
 

@@ -31,7 +31,7 @@ from mean_actor_critic.experiment import (
     make_experiment,
     require_whole,
 )
-from mean_actor_critic.presets import settings_for
+from mean_actor_critic.presets import TUNED, settings_for
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import devices, signals
@@ -56,6 +56,7 @@ def train(
     engine: str = AUTO,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
+    preset: str = TUNED,
     workers: int | None = None,
     step_seconds: float = STEP_SECONDS,
     out: str | Path | None = None,
@@ -81,6 +82,7 @@ def train(
         env_kwargs: keyword arguments for the environment.
         max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
             1000 if it has none.
+        preset: "tuned", or "paper" for the winners of the paper's search.
         workers: processes that step hosted environments; by default one per core.
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         out: the run folder, new or empty; by default one below `runs/`.
@@ -112,7 +114,7 @@ def train(
         trials,
         episodes,
         seed,
-        {**settings_for(spec, algorithm), **settings},
+        {**settings_for(spec, algorithm, preset), **settings},
         first_trial=first_trial,
         engine=spec.engine,
         environment_kwargs=env_kwargs,
