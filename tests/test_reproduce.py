@@ -110,9 +110,15 @@ def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, t
     assert page.read_text().count("finished before, taken as it is") == 6  # five runs and the search
     assert sweep.created in page.read_text()
     assert "Nothing was trained" not in page.read_text()
-    longer = mac(*words[:-2], "--episodes", "6", "--out", tmp_path / "longer")  # a search serves many studies
+    other = ("--episodes", "6", "--rule", "area", "--out", tmp_path / "other")  # a search serves many studies
+    longer = mac(*words[:-2], *other)
     assert longer.code == 0
     assert "cells were already there" in longer.out
+    assert "Best by area" in longer.out
+    assert "Best by area" in (tmp_path / "other" / "report" / "index.html").read_text()
+    for algorithm, winner in sweep.by("area").winners().items():
+        settings = Run.load(tmp_path / "other" / algorithm).experiment.settings()
+        assert {name: settings[name] for name in winner.settings} == winner.settings
 
 
 def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
@@ -123,6 +129,7 @@ def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
     refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out", tmp_path / "study")
     assert_refused(refused, 2, "a search of reinforce")
     assert_refused(mac("reproduce", "cart-pole", "--search", tmp_path / "s"), 2, "--full")
+    assert_refused(mac("reproduce", "cart-pole", "--rule", "area"), 2, "--full")
     grid.write_text(json.dumps({**TINY_GRID, "fixed": {"max_episode_steps": 20}}))
     words = ("--grid", grid, "--trials", "1", "--episodes", "2", "--out", tmp_path / "short")
     assert mac("sweep", "cart-pole", *words).code == 0

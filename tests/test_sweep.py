@@ -255,7 +255,7 @@ def test_equal_by_the_rule_is_decided_by_the_other(tmp_path):
     slow[:, 0] = 10
     for cell in sweep.cells("mac"):
         sweep.write(cell, CellResult(np.stack((slow, fast)), np.zeros((2, 2), np.int32), 0.0))
-    assert _rate(Sweep.load(tmp_path / "s").winners("asymptotic")["mac"]) == 0.01
+    assert _rate(Sweep.load(tmp_path / "s").winners()["mac"]) == 0.01
 
 
 @pytest.mark.parametrize(("halving", "numbers"), [("trials", (1, 6)), ("episodes", (2, 2))])
@@ -308,9 +308,8 @@ def test_the_winner_depends_on_the_rule(tmp_path):
         sweep.write(which, CellResult(np.stack(curves), np.zeros((2, 2), np.int32), 1.5))
     loaded = Sweep.load(tmp_path / "s")
     assert loaded.seconds == 3
-    assert _rate(loaded.winners("asymptotic")["mac"]) == 0.001
-    assert _rate(loaded.winners("area")["mac"]) == 0.01
-    assert loaded.winners()["mac"].settings == loaded.winners("asymptotic")["mac"].settings
+    assert _rate(loaded.winners()["mac"]) == _rate(loaded.by("asymptotic").winners()["mac"]) == 0.001
+    assert _rate(loaded.by("area").winners()["mac"]) == 0.01
 
 
 def _rate(outcome: Outcome) -> float:

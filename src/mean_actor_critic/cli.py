@@ -181,6 +181,7 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--search", metavar="DIR", help=f"with --full: the sweep folder to take or make (default: {RUNS}/sweep-STUDY)"
     )
+    reproduce.add_argument("--rule", choices=RULES, help="with --full: who wins the search (default: asymptotic)")
     _add_preset(reproduce)
     reproduce.add_argument("--trials", type=int, help="of each algorithm (default: 100; atari: 5; theorems: 3)")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())

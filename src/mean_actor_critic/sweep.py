@@ -218,6 +218,11 @@ class Sweep:
         except InputError as fault:
             raise DamagedFileError(f"{file}: {fault}") from None
 
+    def by(self, rule: str) -> Self:
+        """The same search with its winners by another rule. For searches without rounds, where rules decide no more."""
+        plan = self.plan._replace(rule=checked_rule(rule))
+        return type(self)(self.path, plan, self.created, self.versions, self.digest)
+
     # --- cells -------------------------------------------------------------------------------------------------------
 
     def points(self, algorithm: str) -> list[Settings]:
@@ -378,9 +383,9 @@ class Sweep:
             ]
         return found
 
-    def winners(self, rule: str | None = None) -> dict[str, Outcome]:
-        """The best point of each algorithm among those that climbed highest, by the plan's rule or another."""
-        rule = self.plan.rule if rule is None else checked_rule(rule)
+    def winners(self) -> dict[str, Outcome]:
+        """The best point of each algorithm among those that climbed highest, by the plan's rule."""
+        rule = self.plan.rule
         best: dict[str, Outcome] = {}
         for outcome in self.outcomes():
             now = best.get(outcome.algorithm)

@@ -198,7 +198,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
     from mean_actor_critic.reports import atari as report
     from mean_actor_critic.reports.plots import require_matplotlib
 
-    for name in ("quick", "full", "episodes", "search", "preset"):
+    for name in ("quick", "full", "episodes", "search", "rule", "preset"):
         if getattr(options, name):
             raise InputError(f"--{name}", getattr(options, name), "--steps and --trials, with Atari games")
     require_matplotlib()

@@ -53,7 +53,7 @@ def reproduce(options: argparse.Namespace) -> None:
     trials, episodes = (
         usual[i] if asked is None else asked for i, asked in enumerate((options.trials, options.episodes))
     )
-    kind = "full-" if options.full else f"{options.preset}-" if options.preset else ""
+    kind = "".join(f"{word}-" for word in ("full" if options.full else None, options.rule, options.preset) if word)
     folder = Path(options.out or f"{RUNS}/{options.study}-{kind}{trials}x{episodes}-seed{options.seed}")
     started = time.monotonic()
     sweeps, winners, origins = [], None, {}
@@ -66,11 +66,12 @@ def reproduce(options: argparse.Namespace) -> None:
         make_folder(folder)
         require_same_study(folder, trials, episodes, options.seed)
         place = Path(options.search or f"{RUNS}/sweep-{options.study}")
-        sweep, origin = _search(place, _papers_plan(task, place), options.study, options.quiet)
+        sweep, origin = _search(place, _papers_plan(task, place, options.rule), options.study, options.quiet)
         sweeps, origins = [sweep], {sweep.path: origin}
         winners = {name: outcome.settings for name, outcome in sweep.winners().items()}
-    elif options.search is not None:
-        raise InputError("--search", options.search, "nothing without --full")
+    elif options.search or options.rule:
+        name = "search" if options.search else "rule"
+        raise InputError(f"--{name}", getattr(options, name), "nothing without --full")
     elif options.preset is not None:
         winners = {name: preset(task.environment, name, options.preset) for name in ALGORITHMS}
     runs: list[Run] = []
@@ -95,20 +96,21 @@ def reproduce(options: argparse.Namespace) -> None:
     return None
 
 
-def _papers_plan(task: Task, folder: Path) -> "Plan":
-    """Of the search in a folder, if there is one that will do for a study; else the paper's."""
+def _papers_plan(task: Task, folder: Path, rule: str | None) -> "Plan":
+    """Of the search in a folder, if there is one that will do for a study; else the paper's. `rule`: if asked for."""
     from mean_actor_critic.studies.search import make_plan
     from mean_actor_critic.sweep import is_sweep
 
     if not is_sweep(folder):
         grid = grid_from_json(papers_grid(task.environment))
-        return make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
+        plan = make_plan(task.environment, list(ALGORITHMS), grid, SEARCH_TRIALS, task.episodes, halving=task.halving)
+        return plan._replace(rule=rule or plan.rule)
     plan = Sweep.load(folder).plan
     right_steps = plan.grid.fixed.get("max_episode_steps", task.steps) == task.steps
     if plan.environment != task.environment or set(plan.algorithms) != set(ALGORITHMS) or not right_steps:
         allowed = f"a search of {', '.join(ALGORITHMS)} on {task.environment}, {task.steps} steps an episode"
         raise InputError("--search", str(folder), allowed)
-    return plan
+    return plan._replace(rule=rule or plan.rule)
 
 
 def _reproduce_atari(options: argparse.Namespace) -> None:
@@ -132,7 +134,7 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     with_page = can_make_page()
-    for name in ("full", "search", "preset"):
+    for name in ("full", "search", "rule", "preset"):
         if getattr(options, name):
             raise InputError(f"--{name}", THEOREMS, "nothing: theorems need no search")
     from mean_actor_critic.studies.theorems import reproduce
@@ -254,11 +256,11 @@ def _search(folder: Path, plan: "Plan", label: str, quiet: bool) -> tuple[Sweep,
             trained += 0 if done.reused else len(done.cell.points) * done.cell.trials
             reused += done.reused
             cells += 1
-    sweep = Sweep.load(folder)
+    sweep = Sweep.load(folder).by(plan.rule)
     summary = folder / "summary.csv"
     report.write_summary(sweep, summary)
     if not quiet:
-        console().print(report.winners_table(sweep, plan.rule))
+        console().print(report.winners_table(sweep))
         if reused:
             print(f"{reused} of {cells} cells were already there and taken as they are")
         print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - started:.0f} s")

@@ -76,7 +76,7 @@ def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list
     caption = f"{title}: share of settings that reach a score ({rule})"
     _write_text(sensitivity["tex"], latex_figure(sensitivity["png"].name, caption))
     plots.sensitivity(search, f"{title}: {rule}", sensitivity["png"], sensitivity["svg"])
-    sheet = winners_sheet(search.sweep, search.plan.rule)
+    sheet = winners_sheet(search.sweep)
     write_csv(winners["csv"], [sheet.columns, *sheet.rows])
     _write_text(winners["tex"], latex_table(sheet))
     return [*settings.values(), *sensitivity.values(), *winners.values()]

@@ -266,7 +266,7 @@ def _search_words(search: Search) -> dict[str, Any]:
         "name": search.source.name,
         "unfinished": search.unfinished,
         "algorithms": [(name, ALGORITHMS[name].title) for name in search.points],
-        "winners": winners_sheet(search.sweep, search.plan.rule),
+        "winners": winners_sheet(search.sweep),
         "extent": f"{extent(search.sweep)}; {_fixed(search)}; {last.trials} trials of {last.episodes} episodes for "
         "those that went all the way. The winners were chosen by these numbers, which flatter them; results come from "
         "other seeds.",

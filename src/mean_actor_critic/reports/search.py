@@ -59,11 +59,12 @@ def is_papers_grid(plan: Plan) -> bool:
     return plan.grid == grid_from_json(papers_grid(plan.environment))
 
 
-def winners_sheet(sweep: Sweep, rule: str) -> Sheet:
-    """The best setting of each algorithm by a rule, with its scores by both."""
+def winners_sheet(sweep: Sweep) -> Sheet:
+    """The best setting of each algorithm by the plan's rule, with its scores by both."""
+    rule = sweep.plan.rule
     columns = ["Algorithm", "settings", *RULES, "SD over trials", "95 % interval", "trials", "episodes"]
     rows = []
-    for algorithm, won in sweep.winners(rule).items():
+    for algorithm, won in sweep.winners().items():
         by_rule = [f"{np.mean(scores(won.returns, name)):.1f}" for name in RULES]
         spread = summary_cells(summarise(scores(won.returns, rule)))[1:3]
         trials, episodes = won.returns.shape
@@ -72,9 +73,9 @@ def winners_sheet(sweep: Sweep, rule: str) -> Sheet:
     return Sheet(f"Best by {rule} ({RULES[rule]})", columns, rows, left=2)
 
 
-def winners_table(sweep: Sweep, rule: str) -> Table:
+def winners_table(sweep: Sweep) -> Table:
     """The best settings, for the terminal."""
-    return terminal_table(winners_sheet(sweep, rule))
+    return terminal_table(winners_sheet(sweep))
 
 
 def write_summary(sweep: Sweep, file: Path) -> None:
