@@ -42,9 +42,10 @@ def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_paper_s_presets_are_settings_of_its_search(algorithm):
-    for environment in PRESETS["paper"]:
-        found = preset(environment, algorithm, "paper")
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "tuned"])
+def test_the_paper_s_presets_are_settings_of_its_search(algorithm, name):
+    for environment in PRESETS[name]:
+        found = preset(environment, algorithm, name)
         points = grid_from_json(papers_grid(environment)).points(algorithm)
         asked = make_experiment(environment, algorithm, 1, 1, 0, found)
         assert asked in [make_experiment(environment, algorithm, 1, 1, 0, point) for point in points]

@@ -218,7 +218,8 @@ def _add_environment_options(parser: argparse.ArgumentParser) -> None:
 def _add_preset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", choices=PRESETS,
-        help="settings to start from: found by searches of our own, or the winners of the paper's (default: tuned)",
+        help="settings to start from: found by searches of our own; the winners of the paper's by its rule, or by area "
+        "(default: tuned)",
     )  # fmt: skip
 
 

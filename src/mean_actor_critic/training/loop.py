@@ -82,7 +82,7 @@ def train(
         env_kwargs: keyword arguments for the environment.
         max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
             1000 if it has none.
-        preset: "tuned", or "paper" for the winners of the paper's search.
+        preset: "tuned"; or the winners of the paper's search by its rule ("paper"), or by all episodes ("paper-area").
         workers: processes that step hosted environments; by default one per core.
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         out: the run folder, new or empty; by default one below `runs/`.
