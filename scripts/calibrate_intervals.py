@@ -73,26 +73,20 @@ def questions(population: np.ndarray) -> Iterator[Question]:
     quarter = len(population) // 4
     yield Question("mean", population.mean(), lambda ours, _: summarise(ours))
     yield Question("interquartile mean", population[quarter:-quarter].mean(), lambda ours, _: interquartile_mean(ours))
-    for probability in (0.5, 0.75, 0.95, 0.99):
-        behind = brentq(lambda by, p=probability: improvement(population, by) - p, -1, 400)
-        yield Question(
-            f"probability of improvement {probability}",
-            improvement(population, behind),
-            lambda ours, theirs, behind=behind: probability_of_improvement(ours, theirs - behind),
-        )
-    for common in (0.3, 0.6, 0.9):
-        for probability in (0.5, 0.75, 0.95):
-            behind = brentq(lambda by, p=probability: improvement(population, by) - p, -1, 400)
+    shifts = [(p, brentq(lambda by, p=p: improvement(population, by) - p, -1, 400)) for p in (0.5, 0.75, 0.95, 0.99)]
+    for common in (0.0, 0.3, 0.6, 0.9):
+        paired, words = common > 0, f", pairs with {common} in common" if common else ""
+        for probability, behind in shifts:
             yield Question(
-                f"probability of improvement {probability}, pairs with {common} in common",
+                f"probability of improvement {probability}{words}",
                 improvement(population, behind),
-                lambda ours, theirs, behind=behind: probability_of_improvement(ours, theirs - behind, True),
+                lambda ours, theirs, by=behind, paired=paired: probability_of_improvement(ours, theirs - by, paired),
                 common,
             )
         yield Question(
-            f"difference, pairs with {common} in common",
+            f"difference{words}",
             0.0,
-            lambda ours, theirs: differences(ours, [theirs], [True])[0],
+            lambda ours, theirs, paired=paired: differences(ours, [theirs], [paired])[0],
             common,
         )
     yield Question("median", np.median(population), lambda ours, _: median_episodes(ours))

@@ -359,10 +359,10 @@ def _point(outcome: Outcome, rule: str) -> Point:
 
 def shares(values: Array) -> tuple[Array, Array]:
     """Different scores from low to high, and the share of all that reaches each; at most `MOST_POINTS` of them."""
-    different = np.unique(values)
-    below = np.searchsorted(np.sort(values), different)  # how many do not reach it
+    different, counts = np.unique(values, return_counts=True)
+    reaching = np.cumsum(counts[::-1])[::-1]
     places = np.unique(np.linspace(0, len(different) - 1, MOST_POINTS).round().astype(int))
-    return different[places], 1 - below[places] / len(values)
+    return different[places], reaching[places] / len(values)
 
 
 _ACROSS = ("optimizer", "actor_lr", "critic_lr")
