@@ -9,6 +9,7 @@ os.environ.setdefault("NO_COLOR", "1")
 import jax
 import pytest
 
+from helpers import Files, copy_of_tiny_run
 from mean_actor_critic.training import devices
 
 # before any test module uses JAX: tests show what users get, two devices on a machine of two cores
@@ -29,3 +30,15 @@ def few_programs():
     if len(Path("/proc/self/maps").read_bytes().splitlines()) > MOST_MAPPINGS:
         jax.clear_caches()
         gc.collect()
+
+
+@pytest.fixture
+def files(tmp_path) -> Files:
+    """The tiny run as `run` and its agent as `agent.safetensors`, in a folder of the test's own."""
+    return copy_of_tiny_run(tmp_path)
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    """The current folder is the test's own."""
+    monkeypatch.chdir(tmp_path)

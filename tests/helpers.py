@@ -24,6 +24,7 @@ import numpy as np
 from mean_actor_critic import cli, store
 from mean_actor_critic.agent import AGENT_FORMAT, Agent
 from mean_actor_critic.errors import MacError
+from mean_actor_critic.run import Run
 
 TRIALS, EPISODES = 2, 3
 TINY = {"max_episode_steps": 20, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 16}
@@ -64,6 +65,19 @@ class Files(NamedTuple):
 def copy_of_tiny_run(folder: Path) -> Files:
     shutil.copytree(_original(), folder, dirs_exist_ok=True)
     return Files(folder / "run", folder / "agent.safetensors")
+
+
+def tiny_run(folder: Path, environment: Any, **more: Any) -> Run:
+    """A run in a new folder below this one: two trials, short enough for the replay to hold all their steps."""
+    from mean_actor_critic.training.loop import train
+
+    short = {**TINY, "max_episode_steps": 10, "replay_capacity": 64, "trials": TRIALS, "episodes": EPISODES}
+    return train(environment, out=tempfile.mkdtemp(dir=folder), **{**short, "workers": 1, **more})
+
+
+def arrays_of(run: Run) -> Mapping[str, np.ndarray]:
+    """All that its newest checkpoint holds."""
+    return run._arrays
 
 
 def only_begun(files: Files) -> Path:

@@ -18,6 +18,7 @@ from mean_actor_critic.theory import EPISODE, STATISTICS, Claim, EntropyCurve, M
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
 SPACES = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
+GRID = {"choices": {"hidden": [[], [64], [64, 64]], "optimizer": ["adam", "sgd"], "lr": [0.001, 0.01, 0.1]}}
 
 # where each algorithm ends up, and how fast
 ENDS = {"reinforce": (120, 90), "advantage_reinforce": (175, 60), "actor_critic": (130, 80),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers import FORGED_SPACES, Files, content_of, copy_of_tiny_run, forge_arrays, message_of, run_python
+from helpers import FORGED_SPACES, content_of, forge_arrays, message_of, run_python
 from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DiskError, InputError
@@ -19,11 +19,6 @@ from mean_actor_critic.run import Run
 
 FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
-
-
-@pytest.fixture
-def files(tmp_path) -> Files:
-    return copy_of_tiny_run(tmp_path)
 
 
 @pytest.fixture

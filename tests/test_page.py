@@ -1,10 +1,8 @@
 """The report: in a real browser it shows the numbers of the data, whatever the runs are called."""
 
 import csv
-import importlib.util
 import json
 import re
-import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,22 +12,16 @@ from scipy import stats
 
 import browser as browsers
 import synthetic
-from helpers import assert_refused, copy_of_tiny_run, mac, only_begun, snapshot
-from mean_actor_critic.cli import make_parser
-from mean_actor_critic.errors import MacError
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment, parse_kwargs, parse_settings
+from helpers import copy_of_tiny_run, mac, snapshot
+from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports import content as contents
-from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
-from mean_actor_critic.reports.plots import require_matplotlib
-from mean_actor_critic.reports.protocol import run_commands, train_command
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.sweep import Rung, scores
 
 MEBIBYTE = 2**20
-GRID = {"choices": {"hidden": [[], [64], [64, 64]], "optimizer": ["adam", "sgd"], "lr": [0.001, 0.01, 0.1]}}
 RUN_FILES = {f"{stem}.{kind}" for stem in ("results", "learning-curves") for kind in ("csv", "tex", "png", "svg")}
 SEARCH_FILES = {f"{stem}.{kind}" for stem in ("settings", "sensitivity") for kind in ("csv", "tex", "png", "svg")}
 SEARCH_FILES |= {"winners.csv", "winners.tex", "grid.json"}
@@ -64,7 +56,7 @@ def study(folder):
 
 @pytest.fixture(scope="module")
 def sweep(folder):
-    return synthetic.make_sweep(folder / "sweep", GRID, (Rung(2, 30), Rung(4, 30)), ("mac", "reinforce"))
+    return synthetic.make_sweep(folder / "sweep", synthetic.GRID, (Rung(2, 30), Rung(4, 30)), ("mac", "reinforce"))
 
 
 @pytest.fixture(scope="module")
@@ -413,162 +405,6 @@ def test_every_table_and_figure_is_written_beside_the_page(page):
 def test_the_same_data_make_the_same_files(folder, page):
     make_report(folder / "again", folder / "study", folder / "sweep")
     assert snapshot(folder / "again") == snapshot(page.parent)
-
-
-# --- what it is made of ----------------------------------------------------------------------------------------------
-
-
-def test_unfinished_runs_are_marked_and_show_what_all_trials_have(tmp_path):
-    returns = synthetic.learning("mac", 4, 30)
-    synthetic.make_run(tmp_path / "runs" / "mac", returns=returns)
-    synthetic.make_run(tmp_path / "runs" / "rival", "reinforce", returns - 5, done=12)
-    content = contents.read(find_sources([tmp_path / "runs"]))
-    assert [entry.label for entry in content.entries] == ["REINFORCE, unfinished", "MAC"]
-    assert content.answer_at == 30
-    assert {budget: len(rows) for budget, rows in content.results.items()} == {12: 2, 30: 1}
-    rival = content.entries[0]
-    np.testing.assert_allclose(rival.curve.mean, (returns[:, :12] - 5).mean(axis=0), rtol=1e-6)
-    outcome = mac("report", tmp_path / "runs", "--out", tmp_path / "out", "--no-video")
-    assert outcome.code == 0
-    assert "REINFORCE, unfinished: its trials have 12 of 30 episodes so far." in outcome.out
-
-
-def test_what_others_are_compared_with_is_a_run_that_went_as_far(tmp_path):
-    returns = synthetic.learning("mac", 4, 30)
-    synthetic.make_run(tmp_path / "early", returns=returns, done=10)
-    synthetic.make_run(tmp_path / "whole", returns=returns)
-    synthetic.make_run(tmp_path / "rival", "reinforce", returns - 5)
-    content = contents.read(find_sources([tmp_path]))
-    assert content.reference.source.run.path == tmp_path / "whole"
-    assert f"a trial of MAC ({tmp_path / 'whole'}) is the better one" in "".join(answer(content))
-    assert [row.better is None for row in content.answer] == [True, False]
-
-
-def test_unfinished_searches_are_marked(tmp_path):
-    rungs = (Rung(2, 30), Rung(4, 30))
-    synthetic.make_sweep(tmp_path / "s", GRID, rungs, ("mac", "reinforce"), most_cells=3)
-    outcome = mac("report", tmp_path / "s", "--out", tmp_path / "out", "--no-video")
-    assert outcome.code == 0
-    assert "On Cart Pole, so far the best of the 18 settings" in outcome.out
-    said = "unfinished: 18 of 36 settings tried so far, 0 of 2 algorithms searched to the end"
-    assert f"{tmp_path / 's'}: {said}." in outcome.out.replace("\n", " ")
-    assert said in (tmp_path / "out" / "index.html").read_text()
-
-
-def test_a_search_that_has_only_begun_is_named_and_not_shown(tmp_path):
-    run = synthetic.make_run(tmp_path / "run")
-    sweep = synthetic.make_sweep(tmp_path / "s", GRID, most_cells=0)
-    content = contents.read(find_sources([run.path, sweep.path]))
-    assert content.begun == [str(sweep.path)]
-    assert not content.searches
-    assert mac("report", run.path, sweep.path, "--out", tmp_path / "out", "--no-video").code == 0
-
-
-def test_runs_that_have_only_begun_are_named_and_not_shown(tmp_path):
-    begun = only_begun(copy_of_tiny_run(tmp_path / "study"))
-    synthetic.make_run(tmp_path / "study" / "rival", "reinforce", np.ones((2, 3)), settings={"max_episode_steps": 20})
-    content = contents.read(find_sources([tmp_path / "study"]))
-    assert content.begun == [str(begun)]
-    assert [entry.algorithm for entry in content.entries] == ["reinforce"]
-    assert content.sources.task is None  # not the paper's: its episodes are shorter
-
-
-def test_what_is_named_twice_counts_once(study, folder):
-    sources = find_sources([folder / "study", folder / "study" / "mac", folder / "study"])
-    assert len(sources.runs) == 5
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda _: ["nowhere"], "nowhere"),
-        (lambda folder: [folder], "a run folder, a folder of run folders, or a sweep folder"),
-        (lambda folder: [only_begun(copy_of_tiny_run(folder / "tiny"))], "played an episode"),
-        (lambda folder: [synthetic.make_run(folder / "r", seed=SEARCH_SEEDS.start).path], "searched with"),
-        (lambda folder: [synthetic.make_sweep(folder / "s", GRID, most_cells=0).path], "has been trained"),
-        (
-            lambda folder: [
-                synthetic.make_run(folder / "a").path,
-                synthetic.make_run(folder / "b", environment="Acrobot-v1").path,
-            ],
-            "runs and sweeps of one task",
-        ),
-        (
-            lambda folder: [
-                synthetic.make_run(folder / "a").path,
-                synthetic.make_run(folder / "b", settings={"max_episode_steps": 100}).path,
-            ],
-            "at most 100 steps",
-        ),
-        (
-            lambda folder: [
-                synthetic.make_run(folder / "a").path,
-                synthetic.make_sweep(folder / "s", GRID, (Rung(1, 5),), environment="Acrobot-v1").path,
-            ],
-            "Acrobot-v1",
-        ),
-        (
-            lambda folder: [
-                synthetic.make_run(folder / "a", settings={"max_episode_steps": 100}).path,
-                synthetic.make_sweep(folder / "s", GRID, (Rung(1, 5),)).path,  # with the usual limit
-            ],
-            "at most 200 steps",
-        ),
-        (
-            lambda folder: [
-                synthetic.make_sweep(folder / str(steps), {**GRID, "fixed": {"max_episode_steps": steps}}).path
-                for steps in (200, 50)
-            ],
-            "at most 50 steps",
-        ),
-    ],
-)
-def test_what_cannot_be_reported_is_refused_in_one_line(tmp_path, make, said):
-    (tmp_path / "made").mkdir()
-    paths = make(tmp_path / "made")
-    assert_refused(mac("report", *paths, "--out", tmp_path / "out"), 2, said)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path):
-    run = synthetic.make_run(tmp_path / "run")
-    (tmp_path / "out").write_text("a file")
-    assert_refused(mac("report", run.path, "--out", tmp_path / "out"), 2, "out", "a folder")
-
-
-@pytest.mark.parametrize(("missing", "extra"), [("plotly", "report"), ("jinja2", "report"), ("matplotlib", "plots")])
-def test_a_missing_extra_is_named(tmp_path, monkeypatch, missing, extra):
-    run = synthetic.make_run(tmp_path / "run")
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == missing else find_spec(name))
-    assert_refused(mac("report", run.path, "--out", tmp_path / "out"), 2, f"mean-actor-critic[{extra}]")
-    if missing == "matplotlib":
-        with pytest.raises(MacError, match="plots"):
-            require_matplotlib()
-
-
-def test_the_commands_make_the_same_experiments_again(tmp_path):
-    experiment = make_experiment(
-        "LunarLander-v3", "advantage_reinforce", 3, 7, 5,
-        {"hidden": (), "actor_lr": [0.1, 0.2, 1e-5], "normalize_observations": True, "max_episode_steps": 44},
-        first_trial=9, engine="hosted", environment_kwargs={"gravity": -5.0, "name": "it's", "flags": [1, None]},
-    )  # fmt: skip
-    options = make_parser().parse_args(shlex.split(train_command(experiment))[1:])
-    assert experiment == make_experiment(
-        options.environment, options.algorithm, options.trials, options.episodes, options.seed,
-        parse_settings(options.set), first_trial=options.first_trial, engine=options.engine,
-        environment_kwargs=parse_kwargs(options.env_kwargs),
-    )  # fmt: skip
-
-
-def test_a_study_of_the_paper_is_one_command(tmp_path, study, folder):
-    from mean_actor_critic.presets import preset
-
-    for name in ALGORITHMS:
-        settings = {"max_episode_steps": 200, **preset("CartPole-v0", name)}
-        synthetic.make_run(tmp_path / name, name, synthetic.learning(name, 3, 20), settings=settings)
-    assert run_commands(find_sources([tmp_path]).runs) == ["mac reproduce cart-pole --trials 3 --episodes 20 --seed 0"]
-    assert len(run_commands(find_sources([folder / "study"]).runs)) == 5
 
 
 def test_the_protocol_says_where_everything_came_from(desktop, folder, study, sweep):

@@ -86,3 +86,68 @@ def test_monte_carlo_is_the_whole_return(terminated, time_limit, counts):
     np.testing.assert_allclose(rows.reward[:3], [1 + 0.5 * (2 + 0.5 * 3), 2 + 0.5 * 3, 3])
     np.testing.assert_array_equal(rows.next_observation[:3, 0], [3, 3, 3])
     np.testing.assert_allclose(rows.bootstrap[:3], [0.125, 0.25, 0.5] if counts else [0, 0, 0])
+
+
+# --- some rings of many ----------------------------------------------------------------------------------------------
+
+RINGS, ROWS, CAPACITY = 4, 5, 7
+
+
+def random_rings(random):
+    """Rings that each hold something of their own."""
+    return [add(add(ring.empty(CAPACITY, 2), *random_rows(random)), *random_rows(random)) for _ in range(RINGS)]
+
+
+def random_rows(random, *lead):
+    """Rows, and how many of them count: at least one."""
+
+    def numbers(*shape):
+        return random.random((*lead, *shape), np.float32)
+
+    action = random.integers(0, 9, (*lead, ROWS), np.int32)
+    rows = ring.Transitions(numbers(ROWS, 2), action, numbers(ROWS), numbers(ROWS, 2), numbers(ROWS))
+    return rows, np.arange(ROWS) < random.integers(1, ROWS + 1, (*lead, 1))
+
+
+def stacked(trees):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def at(tree, i):
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[i], tree)
+
+
+def assert_same(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+add, add_among = jax.jit(ring.add), jax.jit(ring.add_among)
+sample = jax.jit(ring.sample, static_argnums=2)
+sample_among = jax.jit(ring.sample_among, static_argnums=3)
+
+
+def some_rings(test):
+    return settings(max_examples=30, deadline=None)(given(st.integers(0, 9999))(test))
+
+
+@some_rings
+def test_adding_to_some_rings_is_adding_to_each_and_to_no_other(seed):
+    random = np.random.default_rng(seed)
+    rings = random_rings(random)
+    which = random.permutation(RINGS + 2)[:3]  # those from RINGS on are past the end
+    rows, valid = random_rows(random, 3)
+    after = add_among(stacked(rings), which, rows, valid)
+    for place, one in enumerate(rings):
+        found = [i for i in range(3) if which[i] == place]
+        expected = add(one, at(rows, found[0]), valid[found[0]]) if found else one
+        assert_same(at(after, place), expected)
+
+
+@some_rings
+def test_sampling_from_some_rings_is_sampling_from_each(seed):
+    random = np.random.default_rng(seed)
+    rings = random_rings(random)
+    which, keys = random.permutation(RINGS)[:3], jax.random.split(jax.random.key(seed), 3)
+    found = sample_among(stacked(rings), which, keys, (2, 3))
+    for i, place in enumerate(which):
+        assert_same(at(found, i), sample(rings[place], keys[i], (2, 3)))

@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -17,22 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hosted_environments as hosted
-from helpers import assert_one_line, assert_refused, mac, message_of, run_mac
-from mean_actor_critic import replay as ring
+from helpers import arrays_of, assert_one_line, assert_refused, mac, message_of, run_mac, tiny_run
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments import worker
 from mean_actor_critic.environments.catalogue import environment_of, find_environment
 from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, size, spaces_from_json
-from mean_actor_critic.experiment import Hyper, Setup
-from mean_actor_critic.learners import episodic
-from mean_actor_critic.networks import mlp, normalize, softmax
 from mean_actor_critic.run import Run
 from mean_actor_critic.training.loop import resume, train
-from mean_actor_critic.types import Trajectory
 
-TINY = {"max_episode_steps": 10, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 64,
-        "trials": 2, "episodes": 3, "workers": 1}  # fmt: skip
 SHORT_WORDS = ("--algorithm", "reinforce", "--episodes", "2", "--workers", "1", "--set", "hidden=8")
 TWO = spaces.Discrete(2)
 
@@ -43,18 +34,10 @@ def folder():
         yield Path(name)
 
 
-def tiny_run(folder, environment, **more):
-    return train(environment, out=tempfile.mkdtemp(dir=folder), **{**TINY, **more})
-
-
 def short_run(folder, environment, **more):
     """As cheap as a hosted run can be: no critic, one trial."""
     given = {"algorithm": "reinforce", "hidden": (8,), "trials": 1, "episodes": 2, "workers": 1, **more}
     return train(environment, out=tempfile.mkdtemp(dir=folder), **given)
-
-
-def arrays_of(run):
-    return run._arrays
 
 
 # --- flattening ------------------------------------------------------------------------------------------------------
@@ -325,158 +308,6 @@ def test_actions_begin_where_the_environment_says(folder):
     observation = np.zeros((100, hosted.SIZE), np.float32)
     assert set(agent.predict(observation)[0]) == {5, 6}
     assert agent.predict(observation[0], deterministic=True)[0] in (5, 6)
-
-
-# --- normalised observations -----------------------------------------------------------------------------------------
-
-EPISODE = 6
-
-
-@functools.cache
-def updater():
-    setup = Setup("any", max_episode_steps=EPISODE, hidden=(4,), minibatches=1, batch_size=2, replay_capacity=8,
-                  normalize_observations=True)  # fmt: skip
-    hyper = Hyper(*(jnp.float32(x) for x in (0.001, 0.001, 0.99, 0.9)))
-    initial = episodic.initial_state(setup, 3, 2, jax.random.key(0))
-    return initial, jax.jit(functools.partial(episodic.update, setup, EPISODE, hyper))
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.integers(1, EPISODE), min_size=1, max_size=8),
-    st.sampled_from([0.0, 1.0, 100.0]),
-    st.sampled_from([0.01, 1.0]),
-    st.integers(0, 999),
-)
-def test_the_normalizer_holds_mean_and_variance_of_all_states_in_which_an_action_was_taken(
-    lengths, offset, deviation, seed
-):
-    random = np.random.default_rng(seed)
-    state, update = updater()
-    seen = []
-    for length in lengths:
-        observation = (offset + deviation * random.normal(size=(EPISODE + 1, 3))).astype(np.float32)
-        steps = np.arange(EPISODE)
-        trajectory = Trajectory(
-            observation=observation,
-            action=random.integers(0, 2, EPISODE, np.int32),
-            reward=np.where(steps < length, 1, 0).astype(np.float32),
-            terminated=steps == length - 1,
-            valid=steps < length,
-        )
-        state, _ = update(state, trajectory, jax.random.key(seed))
-        seen.append(observation[:length].astype(np.float64))
-    states = np.concatenate(seen)
-    assert state.diverged_at == 0
-    assert state.normalizer.observations == len(states)
-    np.testing.assert_allclose(state.normalizer.mean, states.mean(axis=0), rtol=1e-6, atol=1e-6)
-    # float32 rounds a state by some 1e-7 of the offset, its square by that much times the deviation
-    rounding = 1e-6 * offset * (deviation + 1e-6 * offset) + 1e-9
-    np.testing.assert_allclose(state.normalizer.variance, states.var(axis=0), rtol=1e-4, atol=rounding)
-
-
-@pytest.fixture(scope="module", params=["compiled", "hosted"])
-def normalized(request, folder):
-    run = tiny_run(folder, "CartPole-v0", engine=request.param, normalize_observations=True)
-    assert run.experiment.engine == request.param
-    return run
-
-
-def test_both_engines_normalize_by_the_states_in_the_replay(normalized):
-    arrays = arrays_of(normalized)
-    for trial, steps in enumerate(normalized.lengths.sum(axis=1)):
-        assert steps <= 64
-        states = arrays["state/replay/rows/observation"][trial, :steps].astype(np.float64)
-        np.testing.assert_allclose(arrays["state/normalizer/mean"][trial], states.mean(axis=0), rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(arrays["state/normalizer/variance"][trial], states.var(axis=0), rtol=1e-4)
-        assert arrays["state/normalizer/observations"][trial] == steps
-
-
-def test_an_agent_takes_its_normalizer_along(normalized, tmp_path):
-    agent = normalized.agent(1)
-    agent.save(tmp_path / "agent.safetensors")
-    loaded = Agent.load(tmp_path / "agent.safetensors")
-    observation = np.random.default_rng(0).uniform(-1, 1, (5, agent.spaces.observation_size)).astype(np.float32)
-    found = loaded.action_probabilities(observation)
-    np.testing.assert_array_equal(found, agent.action_probabilities(observation))
-    arrays = arrays_of(normalized)
-    own = [arrays[f"state/normalizer/{name}"][1] for name in ("mean", "variance")]
-    expected = softmax(mlp(agent.policy, normalize(observation, *own), agent.experiment.setup.activation))
-    np.testing.assert_array_equal(found, expected)
-    plain = Agent(agent.experiment, agent.spaces, 1, agent.networks._replace(normalizer=()))
-    assert np.max(np.abs(plain.action_probabilities(observation) - found)) > 1e-3
-
-
-def test_observations_are_not_normalized_unless_asked_for(run_of):
-    run = run_of("box")
-    assert not run.experiment.setup.normalize_observations
-    assert not [name for name in arrays_of(run) if "normalizer" in name]
-    assert run.agent().networks.normalizer == ()
-
-
-# --- some rings of many ----------------------------------------------------------------------------------------------
-
-RINGS, ROWS, CAPACITY = 4, 5, 7
-
-
-def random_rings(random):
-    """Rings that each hold something of their own."""
-    return [add(add(ring.empty(CAPACITY, 2), *random_rows(random)), *random_rows(random)) for _ in range(RINGS)]
-
-
-def random_rows(random, *lead):
-    """Rows, and how many of them count: at least one."""
-
-    def numbers(*shape):
-        return random.random((*lead, *shape), np.float32)
-
-    action = random.integers(0, 9, (*lead, ROWS), np.int32)
-    rows = ring.Transitions(numbers(ROWS, 2), action, numbers(ROWS), numbers(ROWS, 2), numbers(ROWS))
-    return rows, np.arange(ROWS) < random.integers(1, ROWS + 1, (*lead, 1))
-
-
-def stacked(trees):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def at(tree, i):
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[i], tree)
-
-
-def assert_same(found, expected):
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
-add, add_among = jax.jit(ring.add), jax.jit(ring.add_among)
-sample = jax.jit(ring.sample, static_argnums=2)
-sample_among = jax.jit(ring.sample_among, static_argnums=3)
-
-
-def some_rings(test):
-    return settings(max_examples=30, deadline=None)(given(st.integers(0, 9999))(test))
-
-
-@some_rings
-def test_adding_to_some_rings_is_adding_to_each_and_to_no_other(seed):
-    random = np.random.default_rng(seed)
-    rings = random_rings(random)
-    which = random.permutation(RINGS + 2)[:3]  # those from RINGS on are past the end
-    rows, valid = random_rows(random, 3)
-    after = add_among(stacked(rings), which, rows, valid)
-    for place, one in enumerate(rings):
-        found = [i for i in range(3) if which[i] == place]
-        expected = add(one, at(rows, found[0]), valid[found[0]]) if found else one
-        assert_same(at(after, place), expected)
-
-
-@some_rings
-def test_sampling_from_some_rings_is_sampling_from_each(seed):
-    random = np.random.default_rng(seed)
-    rings = random_rings(random)
-    which, keys = random.permutation(RINGS)[:3], jax.random.split(jax.random.key(seed), 3)
-    found = sample_among(stacked(rings), which, keys, (2, 3))
-    for i, place in enumerate(which):
-        assert_same(at(found, i), sample(rings[place], keys[i], (2, 3)))
 
 
 # --- environments that reset themselves ------------------------------------------------------------------------------
