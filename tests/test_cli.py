@@ -125,6 +125,15 @@ def test_runs_are_listed_under_their_full_names_whatever_they_are(tmp_path, name
     assert f"{name}/x]" in outcome.out
 
 
+def test_a_long_name_is_folded_and_not_cut(tmp_path):
+    names = [f"{'long-' * 30}{end}" for end in "ab"]
+    for name in names:
+        copy_of_tiny_run(tmp_path / name)
+    lines = [line for line in mac("runs", tmp_path).out.splitlines() if line.startswith("│")]
+    listed = "".join(line.split("│")[1].strip() for line in lines)
+    assert listed == "".join(f"{name}/run" for name in names)
+
+
 # --- first impressions -----------------------------------------------------------------------------------------------
 
 

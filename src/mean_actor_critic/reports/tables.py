@@ -45,7 +45,7 @@ def plain_table(title: str, columns: Sequence[str], left: int = 1) -> Table:
     """An empty table: the first `left` columns to the left, numbers to the right."""
     table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
+        table.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left, overflow="fold")
     return table
 
 
@@ -171,8 +171,8 @@ def diverged_line(run: Run | AtariRun) -> str | None:
 def runs_table(folder: Path) -> tuple[Table, int]:
     """All runs below a folder, and how many there are. Damaged ones are listed with what is wrong."""
     table = plain_table(
-        f"Runs in {folder}",
-        ["run", "environment", "algorithm", "status", "trials", "episodes", f"mean of last {LAST}", "diverged"],
+        f"Runs in {folder}; latest mean: of the last {LAST} episodes, or of the last evaluation",
+        ["run", "environment", "algorithm", "status", "trials", "so far", "latest mean", "diverged"],
         left=4,
     )
     found = sorted({file.parent for file in folder.rglob("manifest.json")})
@@ -205,7 +205,7 @@ def extent_and_mean(run: Run | AtariRun) -> tuple[str, str]:
         return f"{done}/{total} steps", "–" if np.isnan(mean) else f"{mean:.1f}"
     episodes = int(run.episodes_done.min())
     mean_of = run.returns[:, max(0, episodes - LAST) : episodes]
-    return f"{episodes}/{run.experiment.episodes}", f"{np.mean(mean_of):.1f}" if episodes else "–"
+    return f"{episodes}/{run.experiment.episodes} episodes", f"{np.mean(mean_of):.1f}" if episodes else "–"
 
 
 def write_csv(file: Path, rows: Sequence[Sequence[Any]]) -> None:
