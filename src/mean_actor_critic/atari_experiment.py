@@ -69,7 +69,7 @@ class AtariSetup:
     # evaluation
     evaluation_interval: int = whole(200_000, "steps between evaluations", high=10**9)
     evaluation_games: int = whole(50, "games of an evaluation: batches are begun until there are so many", high=10_000)
-    evaluation_steps: int = whole(4500, "steps of each environment after which an evaluation ends", high=10**7)
+    evaluation_steps: int = whole(4500, "steps of each environment: of a batch, and until none is begun", high=10**7)
     evaluation_environments: int = whole(16, "games of a batch, played at once", high=1024)
 
     @property

@@ -21,6 +21,7 @@ class AtariCurves(NamedTuple):
 
     scores: np.ndarray[Any, Any]  # float32 [trials, evaluations, games] raw; NaN where there is no game
     unfinished: np.ndarray[Any, Any]  # int32 [trials, evaluations] games of these that were cut off by the steps
+    entropy: np.ndarray[Any, Any]  # float32 [trials, evaluations] mean of the policy's, in nats, over the states seen
     training_score: np.ndarray[Any, Any]  # float32 [trials, evaluations] mean of the games that ended in training since
     training_games: np.ndarray[Any, Any]  # int32 [trials, evaluations] how many
     evaluated: np.ndarray[Any, Any]  # int32 [trials] evaluations so far
@@ -32,6 +33,7 @@ class AtariCurves(NamedTuple):
         return cls(
             np.full((*shape, experiment.most_games), np.nan, np.float32),
             np.zeros(shape, np.int32),
+            np.full(shape, np.nan, np.float32),
             np.full(shape, np.nan, np.float32),
             np.zeros(shape, np.int32),
             np.zeros(shape[0], np.int32),

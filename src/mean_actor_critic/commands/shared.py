@@ -138,10 +138,10 @@ class Events:
         if self._writer is not None:
             self._writer.episodes(returns, lengths)
 
-    def evaluations(self, scores: Any, training_scores: Any, steps: Any) -> None:
+    def evaluations(self, curves: Any, steps: Any) -> None:
         """Of a game's evaluations, whatever is new."""
         if self._writer is not None:
-            self._writer.evaluations(scores, training_scores, steps)
+            self._writer.evaluations(curves, steps)
 
     def close(self) -> None:
         """Everything is on disk."""

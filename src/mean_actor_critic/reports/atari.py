@@ -169,7 +169,7 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
     """Every evaluation of every trial with all digits, for a file."""
     rows: list[list[Any]] = [
         ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
-         "unfinished", "training_score", "training_games"]
+         "unfinished", "entropy", "training_score", "training_games"]
     ]  # fmt: skip
     for _, run in _by_game(runs):
         experiment, curves = run.experiment, run.curves
@@ -186,6 +186,7 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
                         *(setup.environment, setup.algorithm, experiment.seed, int(trial)),
                         *(steps, steps * setup.frame_skip, f"{scores.mean():.3f}", sd, len(scores)),
                         int(curves.unfinished[place, evaluation]),
+                        f"{curves.entropy[place, evaluation]:.4f}",
                         f"{training:.3f}" if np.isfinite(training) else "",
                         int(curves.training_games[place, evaluation]),
                     ]
@@ -221,9 +222,12 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
                 axes.plot(steps, [score.summary.mean for score in scores], color=colour, label=label)
                 low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
                 axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-                if game and algorithm in game.scores:
-                    axes.axhline(game.scores[algorithm], color=colour, linewidth=0.8, linestyle=":")
-            title = of_game[0][0].title if of_game[0][0] else environment
+                if game and algorithm in game.scores and run.experiment.steps >= PAPERS_STEPS:
+                    label = f"{ATARI_ALGORITHMS[algorithm].title} in the paper, {in_millions(PAPERS_STEPS)} steps"
+                    axes.axhline(game.scores[algorithm], color=colour, linewidth=0.8, linestyle=":", label=label)
+            if (first := of_game[0][0]) is not None:
+                axes.axhline(first.random, color=_LINE, linewidth=0.8, linestyle="--", label="random (paper)")
+            title = environment if first is None else first.title
             axes.set(title=title, xlabel="million agent steps", ylabel="score")
             axes.legend(frameon=False, fontsize=8)
             axes.grid(alpha=0.25)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mean_actor_critic.atari_run import AtariCurves, mean_scores
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.store import disk_faults
 
@@ -44,23 +45,23 @@ class EventWriter:
             self._add("return/interquartile_range", spread, episode + 1)
             self._add("steps/mean", np.mean(lengths[:, episode]), episode + 1)
 
-    def evaluations(
-        self, scores: np.ndarray[Any, Any], training_scores: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]
-    ) -> None:
+    def evaluations(self, curves: AtariCurves, steps: np.ndarray[Any, Any]) -> None:
         """Write the evaluations that all trials have had since the last call.
 
         The step of an event is the agent step.
 
         Args:
-            scores: means of evaluations [trials, evaluations]; NaN for those to come.
-            training_scores: means of the training games between them, likewise.
+            curves: of the run so far.
             steps: agent steps at each [evaluations].
         """
-        for number in self._new(int(np.min(np.sum(np.isfinite(scores), axis=1)))):
+        scores = mean_scores(curves)
+        for number in self._new(int(curves.evaluated.min())):
             step = int(steps[number])
             self._write(step, "score", scores[:, number])
-            if np.isfinite(training_scores[:, number]).any():
-                self._add("training_score/mean", np.nanmean(training_scores[:, number]), step)
+            self._add("entropy/mean", np.mean(curves.entropy[:, number]), step)
+            training_scores = curves.training_score[:, number]
+            if np.isfinite(training_scores).any():
+                self._add("training_score/mean", np.nanmean(training_scores), step)
 
     def _new(self, there: int) -> range:
         """Places beyond those written, up to so many."""

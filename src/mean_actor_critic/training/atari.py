@@ -17,7 +17,7 @@ from jaxtyping import Array
 from mean_actor_critic.atari_experiment import AtariExperiment, AtariHyper, AtariSetup
 from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.kernels import convolve
+from mean_actor_critic.kernels import convolve, log_softmax
 from mean_actor_critic.learners import shared_trunk
 from mean_actor_critic.learners.shared_trunk import GameLearnerState, Rollout
 from mean_actor_critic.networks import Activations, GameNetwork, game_outputs, inverse_cdf, softmax
@@ -82,16 +82,17 @@ def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
 
 
 @functools.cache
-def playing_program(greedy: bool) -> Callable[..., Array]:
-    """Compiled `(network, observation [n], seed, trial, evaluation, step) -> action [n]`, for evaluations."""
+def playing_program(greedy: bool) -> Callable[..., tuple[Array, Array]]:
+    """Compiled `(network, observation [n], seed, trial, evaluation, step) -> action [n], mean entropy []`."""
 
     def play(
         network: GameNetwork, observation: Array, seed: Array, trial: Array, evaluation: Array, step: Array
-    ) -> Array:
+    ) -> tuple[Array, Array]:
         logits = game_outputs(network, observation, convolve).logits
+        policy = softmax(logits)
         draws = evaluation_draws(seed, trial, evaluation, step, observation.shape[0])
-        chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(softmax(logits), draws)
-        return chosen.astype(jnp.int32)
+        chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(policy, draws)
+        return chosen.astype(jnp.int32), jnp.mean(-jnp.sum(policy * log_softmax(logits), axis=-1))
 
     return jax.jit(play)
 
@@ -219,8 +220,8 @@ class Trial:
 class Evaluation:
     """Whole games with raw scores: batches are begun until there are enough games or the steps are used up.
 
-    A batch counts as a whole, because its short games end first: one that is not finished when the steps are used up is
-    left out. Only if there is no other does it count, with the scores that its unfinished games had so far.
+    A batch counts as a whole, because its short games end first. It lasts until its last game is over, or as many steps
+    as there are for beginning batches; games that are unfinished then count with the score that they have.
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class Evaluation:
             trial: its number.
             number: of the evaluation, from 0.
             games: instead of the setup's.
-            steps: of each environment, instead of the setup's.
+            steps: of each environment after which no batch is begun, and of a batch, instead of the setup's.
             greedy: take the most probable actions.
         """
         at = placement(emulators.environments)
@@ -256,6 +257,8 @@ class Evaluation:
         self._steps = setup.evaluation_steps if steps is None else steps
         self._play = playing_program(greedy)
         self.step = 0  # of each environment
+        self._batch_step = 0
+        self._entropy = 0.0  # summed over steps
         self.unfinished = 0  # games whose score is that of a part
         self.scores = np.zeros(0, np.float32)
         self._observation = emulators.begin()
@@ -266,24 +269,31 @@ class Evaluation:
     def turn(self) -> None:
         """One step of every environment."""
         seen = jax.device_put(self._observation, self._rows)
-        action = self._play(self._network, seen, *self._keys, np.uint32(self.step))
+        action, entropy = self._play(self._network, seen, *self._keys, np.uint32(self.step))
         self._emulators.send(np.asarray(action))
         turn = self._emulators.receive()
+        self._entropy += float(entropy)
         self.step += 1
+        self._batch_step += 1
         playing = np.isnan(self._batch)
         self._so_far[playing] += turn.reward[playing]
         self._batch = np.where(playing, turn.score, self._batch)
         self._observation = turn.next_observation
-        over = not np.isnan(self._batch).any()
-        if over:
-            self.scores = np.concatenate([self.scores, self._batch])
-            if len(self.scores) < self._games and self.step < self._steps:
-                self._observation = self._emulators.begin_anew()
-                self._batch[:], self._so_far[:] = np.nan, 0
-        elif self.step >= self._steps and len(self.scores) == 0:
-            self.unfinished = int(np.isnan(self._batch).sum())
-            self.scores = np.where(np.isnan(self._batch), self._so_far, self._batch)
+        playing = np.isnan(self._batch)
+        if playing.any() and self._batch_step < self._steps:
+            return
+        self.unfinished += int(playing.sum())
+        self.scores = np.concatenate([self.scores, np.where(playing, self._so_far, self._batch)])
         self.finished = len(self.scores) >= self._games or self.step >= self._steps
+        if not self.finished:
+            self._observation = self._emulators.begin_anew()
+            self._batch_step = 0
+            self._batch[:], self._so_far[:] = np.nan, 0
+
+    @property
+    def entropy(self) -> float:
+        """The policy's so far in nats, mean over steps and environments."""
+        return self._entropy / self.step
 
 
 def evaluation_emulators(

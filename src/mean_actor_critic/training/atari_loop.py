@@ -12,7 +12,7 @@ import numpy as np
 from mean_actor_critic import store
 from mean_actor_critic.agent import Agent
 from mean_actor_critic.atari_experiment import ENGINE, PAPERS_STEPS, AtariExperiment, make_atari_experiment, preset
-from mean_actor_critic.atari_run import AGENTS, BEST, KEPT, AtariRun, mean_scores
+from mean_actor_critic.atari_run import AGENTS, BEST, KEPT, AtariCurves, AtariRun, mean_scores
 from mean_actor_critic.environments.atari import Game, find_game
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import require_whole
@@ -27,7 +27,7 @@ THREADS = (1, 1024)
 
 OnStart = Callable[[Path, Game], None]
 HostArray = np.ndarray[Any, Any]
-OnEvaluations = Callable[[HostArray, HostArray, HostArray], None]
+OnEvaluations = Callable[[AtariCurves, HostArray], None]
 
 
 def train_atari(
@@ -62,8 +62,7 @@ def train_atari(
         checkpoint_seconds: between checkpoints; one is also written after every evaluation.
         on_progress: called after every segment.
         on_start: called once with the run folder and the game, before training begins.
-        on_evaluations: called after every evaluation with mean scores so far, in evaluations and in the training games
-            before each [trials, evaluations], NaN for those to come, and the agent steps at each [evaluations].
+        on_evaluations: called after every evaluation with the curves so far and the agent steps at each [evaluations].
         **settings: by the names of `mac train --help`; the rest are those of the protocol.
     """
     check_seconds(checkpoint_seconds)
@@ -135,8 +134,7 @@ def _carry_on(
         for place in study.newly_evaluated:
             _keep_agent(path, manifest, study, place)
         if on_evaluations and study.newly_evaluated:
-            curves = study.curves
-            on_evaluations(mean_scores(curves), curves.training_score, experiment.evaluation_steps())
+            on_evaluations(study.curves, experiment.evaluation_steps())
         if on_progress:
             on_progress(progress)
 

@@ -115,6 +115,7 @@ class AtariStudy:
         scores = self._evaluation.scores
         self.curves.scores[place, number, : len(scores)] = scores
         self.curves.unfinished[place, number] = self._evaluation.unfinished
+        self.curves.entropy[place, number] = self._evaluation.entropy
         total, games = self._interval[place]
         self.curves.training_score[place, number] = total / games if games else np.nan
         self.curves.training_games[place, number] = games
