@@ -108,7 +108,8 @@ def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
     sheet = report.table_2([finished])
     assert sheet.columns[-1] == "notes"
     (row,) = sheet.rows
-    assert "other settings" in row[-1]  # small screens
+    assert "screen_size=36" in row[-1]
+    assert "frame_skip" not in row[-1]  # as in the paper
     assert ("cut off" in row[-1]) == bool(finished.curves.unfinished[:, -1].sum())
 
 

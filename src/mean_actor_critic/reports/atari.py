@@ -22,6 +22,7 @@ from mean_actor_critic.atari_experiment import (
 )
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.experiment import settings_as_words
 from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports.files import latex_table
 from mean_actor_critic.reports.plots import COLOURS, figure_of
@@ -31,6 +32,7 @@ from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"
+MOST_NAMED = 2  # settings that a line's name has room for
 
 
 class Score(NamedTuple):
@@ -133,23 +135,28 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
 
 def _notes(run: AtariRun, last: Score | None) -> str:
     """What a number beside the paper's must not be taken without."""
-    experiment = run.experiment
-    algorithm = experiment.setup.algorithm
-    usual = {
-        protocol: make_atari_experiment(
-            experiment.setup.environment, algorithm, 1, experiment.steps, 0, preset(algorithm, protocol)
-        ).settings()
-        for protocol in PROTOCOLS
-    }
-    settings = experiment.settings()
-    protocol = next((name for name, those in usual.items() if those == settings), "other settings")
     diverged = int(np.sum(run.diverged_at > 0))
     notes = [
-        protocol if protocol != "paper" else "",
+        *_differences(run),
         f"{diverged} diverged" if diverged else "",
         f"{last.unfinished} of {last.games} games cut off" if last and last.unfinished else "",
     ]
     return ", ".join(filter(None, notes)) or "–"
+
+
+def _differences(run: AtariRun) -> list[str]:
+    """How a run's settings differ from the paper's: the name of another protocol, or each setting."""
+    setup, settings = run.experiment.setup, run.experiment.settings()
+    usual = {
+        protocol: make_atari_experiment(
+            setup.environment, setup.algorithm, 1, run.experiment.steps, 0, preset(setup.algorithm, protocol)
+        ).settings()
+        for protocol in PROTOCOLS
+    }
+    for protocol, those in usual.items():
+        if settings == those:
+            return [] if protocol == "paper" else [protocol]
+    return settings_as_words({name: value for name, value in settings.items() if value != usual["paper"][name]})
 
 
 def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun]]:
@@ -218,8 +225,12 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
                 scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
                 steps = [score.steps / 1e6 for score in scores]
                 colour = COLOURS.get(algorithm, _LINE)
-                label = f"{ATARI_ALGORITHMS[algorithm].title}, n = {run.experiment.trials}"
-                axes.plot(steps, [score.summary.mean for score in scores], color=colour, label=label)
+                differences = _differences(run)
+                named = differences if len(differences) <= MOST_NAMED else ["other settings"]
+                title = ", ".join([ATARI_ALGORITHMS[algorithm].title, *named])
+                label = f"{title}, {run.experiment.trials} trial{'s' if run.experiment.trials > 1 else ''}"
+                dashes = "--" if differences else "-"
+                axes.plot(steps, [score.summary.mean for score in scores], dashes, color=colour, label=label)
                 low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
                 axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
                 if game and algorithm in game.scores and run.experiment.steps >= PAPERS_STEPS:
@@ -272,10 +283,11 @@ def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
     """One page without scripts: the table, the curves and what was run."""
     text = io.StringIO()
     text.write(_HEAD.format(title=html.escape(sheet.title)))
-    text.write("<table><tr>" + "".join(f"<th>{html.escape(column)}</th>" for column in sheet.columns) + "</tr>\n")
+    heads = "".join(f"<th>{html.escape(column)}</th>" for column in sheet.columns)
+    text.write(f"<div class='wide'><table><tr>{heads}</tr>\n")
     for row in sheet.rows:
         text.write("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n")
-    text.write("</table>\n")
+    text.write("</table></div>\n")
     text.write(picture[picture.find("<svg") :] if picture else "")
     text.write("<h2>What was run</h2>\n<ul>\n")
     for _, run in _by_game(runs):
@@ -289,9 +301,12 @@ def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
 
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}
-table{{border-collapse:collapse}}td,th{{padding:.2rem .8rem;border-bottom:1px solid #ccc;text-align:right}}
-td:nth-child(-n+2),th:nth-child(-n+2){{text-align:left}}svg{{max-width:100%;height:auto}}</style></head>
+.wide{{overflow-x:auto}}table{{border-collapse:collapse}}
+td,th{{padding:.2rem .8rem;border-bottom:1px solid #8888;text-align:right}}
+td:nth-child(-n+2),th:nth-child(-n+2){{text-align:left}}li{{overflow-wrap:anywhere}}
+svg{{max-width:100%;height:auto;margin:1.5rem 0;background:#fff;border-radius:.5rem}}</style></head>
 <body><h1>{title}</h1>
 """
