@@ -221,12 +221,15 @@ class _Worker:
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def _work(self, cell: Cell) -> float:
-        """What a cell costs, roughly: episodes times weights, plus what an episode costs anyway."""
+        """What a cell costs, roughly: episodes times weights, plus what an episode costs anyway. Hosted: episodes."""
+        episodes = len(cell.points) * cell.trials * cell.episodes
+        if self._environment.engine == "hosted":  # environments cost more than networks
+            return episodes
         spaces = self._environment.spaces
         sizes = (spaces.observation_size, *cell.settings.get("hidden", (64,)), spaces.actions)
         weights = sum(a * b for a, b in itertools.pairwise(sizes))
         critic = 3.0 if "critic" in ALGORITHMS[cell.algorithm].parts else 1.0
-        return len(cell.points) * cell.trials * cell.episodes * (weights + 500) * critic
+        return episodes * (weights + 500) * critic
 
     def _planned(self, algorithm: str) -> float:
         """The work of an algorithm, its higher rungs taken to be as costly as the first."""
