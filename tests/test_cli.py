@@ -20,7 +20,7 @@ from helpers import (
     run_python,
     snapshot,
 )
-from mean_actor_critic import store
+from mean_actor_critic import progress, store
 from mean_actor_critic.experiment import SETTINGS
 from mean_actor_critic.run import Run
 
@@ -204,6 +204,16 @@ def test_a_terminal_gets_no_escape_codes_if_it_asks_for_none(files):
     plain = on_a_terminal("runs", ".", NO_COLOR="1")
     assert b"run" in plain
     assert b"\x1b" not in plain
+
+
+def test_progress_of_a_segment_without_an_end_has_no_mean(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    with progress.progress_display(quiet=False) as watch:
+        show = watch("run")
+        for done, mean in ((1, 5.0), (2, float("nan")), (3, 7.25)):
+            show(progress.Progress(done, 9, mean, diverged=0))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(", ")[:2] for line in lines] == [["run: 22%", "return –"], ["run: 33%", "return 7.2"]]
 
 
 def test_a_pipe_gets_no_escape_codes(files):

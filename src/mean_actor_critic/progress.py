@@ -1,6 +1,7 @@
 """Progress of long work, for people: a bar on a terminal, a line now and then elsewhere, nothing if asked."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ class Progress(NamedTuple):
 
     done: int  # episodes over all trials; where studies are measured in steps, agent steps
     total: int
-    mean_return: float  # of the segment's episodes
+    mean_return: float  # of the segment's episodes; NaN if none ended
     diverged: int  # trials
     more: str = ""  # words to show beside these
 
@@ -63,8 +64,9 @@ def _bars() -> Iterator[Watch]:
 
 
 def _mean_in_words(now: Progress) -> str:
+    mean = "–" if math.isnan(now.mean_return) else f"{now.mean_return:.1f}"
     diverged = f"{now.diverged} diverged" if now.diverged else ""
-    return ", ".join(words for words in (f"{now.mean_return:.1f}", diverged, now.more) if words)
+    return ", ".join(words for words in (mean, diverged, now.more) if words)
 
 
 def _lines(label: str) -> Show:
