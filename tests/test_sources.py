@@ -1,6 +1,7 @@
 """What a report is made of: the runs and searches it takes, those it refuses, the commands that make them again."""
 
 import importlib.util
+import re
 import shlex
 
 import numpy as np
@@ -55,6 +56,16 @@ def test_unfinished_searches_are_marked(tmp_path):
     said = "unfinished: 18 of 36 settings tried so far, 0 of 2 algorithms searched to the end"
     assert f"{tmp_path / 's'}: {said}." in outcome.out.replace("\n", " ")
     assert said in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_several_searches_are_all_in_the_answer(tmp_path):
+    paths = [
+        synthetic.make_sweep(tmp_path / name, synthetic.GRID, (Rung(2, 9),), (name,)).path
+        for name in ("mac", "reinforce")
+    ]
+    said = "".join(answer(contents.read(find_sources(paths))))
+    for path, title in zip(paths, ("MAC", "REINFORCE"), strict=True):
+        assert re.search(rf"the best of the 18 settings of {re.escape(str(path))} score [\d.]+ for {title}", said)
 
 
 def test_a_search_that_has_only_begun_is_named_and_not_shown(tmp_path):

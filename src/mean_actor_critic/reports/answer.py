@@ -3,7 +3,7 @@
 import math
 
 from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.reports.content import Content, Result, is_papers_order
+from mean_actor_critic.reports.content import Content, Result, Search, is_papers_order
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.tables import probability_in_words
 from mean_actor_critic.sweep import RULES
@@ -67,12 +67,16 @@ def _diverged(content: Content) -> str:
 
 def _of_searches(content: Content) -> tuple[str, str]:
     """Without runs: what was found, and what it is not."""
-    search = max(content.searches, key=lambda search: search.tried)
+    rules = dict.fromkeys(RULES[search.plan.rule] for search in content.searches)
+    lead = f"On {content.title}, {'; '.join(_found(search, len(content.searches) > 1) for search in content.searches)}"
+    return lead, f" ({', or '.join(rules)}); these are numbers that settings were chosen by, not results."
+
+
+def _found(search: Search, named: bool) -> str:
     parts = [f"{won.score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, won in search.winners.items()]
-    where = f" of {search.source.name}" if len(content.searches) > 1 else ""
+    where = f" of {search.source.name}" if named else ""
     so_far = "so far " if search.unfinished else ""
-    lead = f"On {content.title}, {so_far}the best of the {search.tried} settings{where} score {_listed(parts)}"
-    return lead, f" ({RULES[search.plan.rule]}); these are numbers that settings were chosen by, not results."
+    return f"{so_far}the best of the {search.tried} settings{where} score {_listed(parts)}"
 
 
 def _of_theory(content: Content) -> tuple[str, str]:

@@ -99,7 +99,8 @@ def heat_maps(search: Search, title: str, *files: Path) -> None:
     """The score of every setting, a map for each algorithm; PNG or SVG."""
     rows = max(len(heat.rows) for heat in search.maps.values())
     columns = max(len(heat.columns) for heat in search.maps.values())
-    size = (1.5 + len(search.maps) * (0.6 + 0.13 * columns), 2.2 + 0.15 * rows)
+    width = 1.5 + len(search.maps) * max(1.8, 0.6 + 0.13 * columns)  # a panel has room for its title
+    size = (max(7.5, width), 2.2 + 0.15 * rows)
     with figure_of(files, size) as figure:
         low, high = score_range(search)
         panels: Any = figure.subplots(1, len(search.maps), squeeze=False)
