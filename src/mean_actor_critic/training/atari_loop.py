@@ -20,6 +20,7 @@ from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.training import devices
 from mean_actor_critic.training.atari_study import AtariStudy
 from mean_actor_critic.training.loop import carry_on, check_seconds, free_folder
+from mean_actor_critic.training.wakefulness import cores_awake
 
 CHECKPOINT_SECONDS = 300.0  # a checkpoint of one trial has 15 megabytes
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
@@ -142,16 +143,17 @@ def _carry_on(
         if on_start:
             on_start(path, game)
 
-    checkpoint = carry_on(
-        path,
-        manifest,
-        begin,
-        show,
-        f"mac resume {shlex.quote(str(path))}",
-        checkpoint_seconds,
-        started,
-        is_due=lambda study: bool(study.newly_evaluated),
-    )
+    with cores_awake():
+        checkpoint = carry_on(
+            path,
+            manifest,
+            begin,
+            show,
+            f"mac resume {shlex.quote(str(path))}",
+            checkpoint_seconds,
+            started,
+            is_due=lambda study: bool(study.newly_evaluated),
+        )
     return AtariRun(path, manifest, checkpoint)
 
 

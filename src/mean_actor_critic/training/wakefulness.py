@@ -1,0 +1,77 @@
+"""Keeps cores awake while the Atari engine takes turns on them.
+
+Emulators, acting and learning are turns of a few milliseconds, and most end with one core waiting for another. A core
+that waits is put to sleep, and waking it takes long, above all on virtual machines, where somebody else may have it by
+then. So while a game is trained, each core has a process that does nothing, at the lowest priority there is: it gets
+the core only when nobody else wants it. Decision 14 has what that is worth.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mean_actor_critic.environments.fleet import cores
+
+# Ends with its parent, however that ends, and sleeps while it is stopped. Linux shares a core between sessions first
+# and looks at priorities within each, so that the session needs the lowest one too.
+_NOTHING = """
+import contextlib, os, sys, time
+core, parent = map(int, sys.argv[1:])
+os.sched_setaffinity(0, {core})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+with contextlib.suppress(OSError):
+    with open("/proc/self/autogroup", "w") as session:
+        session.write("19")
+while os.getppid() == parent:
+    with open(f"/proc/{parent}/stat") as stat:
+        stopped = stat.read().rpartition(")")[2].split()[0] in "Tt"
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        if stopped:
+            time.sleep(0.5)
+        for _ in range(10_000):
+            pass
+"""
+MOST_CORES = 16
+_QUOTAS = {"/sys/fs/cgroup/cpu.max": "max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1"}  # what says "none"
+
+
+@contextlib.contextmanager
+def cores_awake() -> Iterator[list[int]]:
+    """Within the block the cores that this process may use stay awake; gives the processes that see to it.
+
+    There are none where it would not help or might harm: on one core, on more than a game can use, where the system has
+    no such priority, and where the time that they take counts against a quota.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        if hasattr(os, "SCHED_IDLE") and 1 < cores() <= MOST_CORES and not _has_quota():
+            with contextlib.suppress(OSError):  # training goes on without
+                processes.extend(map(_keep_awake, sorted(os.sched_getaffinity(0))))
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _keep_awake(core: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _NOTHING, str(core), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # a signal from the terminal is not for it
+    )
+
+
+def _has_quota() -> bool:
+    """Whether this process may take less time than its cores have."""
+    for file, none in _QUOTAS.items():
+        with contextlib.suppress(OSError):
+            if Path(file).read_text().split()[:1] != [none]:
+                return True
+    return False
