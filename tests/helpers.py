@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -331,3 +332,24 @@ def failing_fsync(error: int, name: str) -> Callable[[int], None]:
         true_fsync(descriptor)
 
     return fsync
+
+
+# --- other processes -------------------------------------------------------------------------------------------------
+
+
+def state_of(process: int) -> str:
+    """What Linux says of a process in one letter: R runs, S sleeps, T is stopped, Z has ended; X if it is gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def is_running(process: int) -> bool:
+    return state_of(process) not in "ZX"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    with at_most(seconds):
+        while not condition():
+            time.sleep(0.02)

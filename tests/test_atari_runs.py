@@ -1,5 +1,6 @@
 """Runs on Atari games: exact resumes, evaluations, agents, commands and tables. Small screens, short games."""
 
+import contextlib
 import csv
 import importlib.util
 import shutil
@@ -90,6 +91,21 @@ def test_a_trial_alone_has_the_bits_that_it_has_among_others(tmp_path, finished)
     np.testing.assert_array_equal(alone.curves.scores[0], finished.curves.scores[1])
     for part, other in zip(alone.agent(0).policy, finished.agent(1).policy, strict=True):
         np.testing.assert_array_equal(part.weight, other.weight)
+
+
+def test_cores_are_awake_from_the_first_step_to_the_last(tmp_path, monkeypatch):
+    seen = []
+
+    @contextlib.contextmanager
+    def awake():
+        seen.append("awake")
+        yield
+        seen.append("asleep")
+
+    monkeypatch.setattr(atari_loop, "cores_awake", awake)
+    train(tmp_path / "run", trials=1, steps=8, evaluation_steps=4, on_progress=lambda progress: seen.append("trains"))
+    assert set(seen[1:-1]) == {"trains"}
+    assert (seen[0], seen[-1]) == ("awake", "asleep")
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
@@ -195,6 +211,7 @@ def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
         ("0", "400", "1600"), ("0", "800", "3200"), ("0", "1000", "4000"),
     ]  # fmt: skip
     np.testing.assert_allclose([float(row["mean_score"]) for row in rows], finished.means.ravel(), atol=1e-3)
+    np.testing.assert_allclose([float(row["entropy"]) for row in rows], finished.curves.entropy.ravel(), atol=1e-4)
     page = (tmp_path / "report" / "index.html").read_text()
     assert "372.7" in page
     assert "<svg" in page

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 import faulty
 import helpers
 import mean_actor_critic as mac
+from helpers import is_running, wait_until
 from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments import fleet, worker
 from mean_actor_critic.environments.factory import Factory
@@ -56,19 +56,6 @@ def workers_of(parent):
         except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
             pass
     return found
-
-
-def is_running(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until(condition, seconds=60):
-    with helpers.at_most(seconds):
-        while not condition():
-            time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)

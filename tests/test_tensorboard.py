@@ -81,3 +81,4 @@ def test_events_of_a_game_are_its_evaluations(tmp_path):
     assert list(events["score/mean"]) == [8, 16, 24]
     np.testing.assert_allclose(list(events["score/mean"].values()), run.means.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(list(events["score_of_trial/1"].values()), run.means[1], rtol=1e-6)
+    np.testing.assert_allclose(list(events["entropy/mean"].values()), run.curves.entropy.mean(axis=0), rtol=1e-6)

@@ -4,51 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from helpers import is_running, state_of, wait_until
 from mean_actor_critic.training import wakefulness
 from mean_actor_critic.training.wakefulness import cores_awake
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a priority of Linux")
+LONG = 300.0  # on busy cores they hardly get to run, even for ending
 
-
-@pytest.fixture(autouse=True)
-def two_cores_without_a_quota(monkeypatch):
-    monkeypatch.setattr(wakefulness, "cores", lambda: 2)
-    monkeypatch.setattr(wakefulness, "_QUOTAS", {})
-
-
-def eventually(holds):
-    for _ in range(30_000):  # on busy cores they hardly get to run, even for ending
-        if holds():
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def is_running(pid):
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-
-
-def test_each_core_has_a_process_of_the_lowest_priority_until_the_end():
-    with cores_awake() as pids:
-        allowed = os.sched_getaffinity(0)
-        assert len(pids) == len(allowed)
-        assert eventually(lambda: all(os.sched_getscheduler(pid) == os.SCHED_IDLE for pid in pids))
-        assert {core for pid in pids for core in os.sched_getaffinity(pid)} == allowed
-        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
-        assert all(os.getsid(pid) == pid for pid in pids)
-    assert not any(map(is_running, pids))
-
-
-def test_they_end_with_a_process_that_is_killed():
-    script = """
+PARENT = """
 import time
 from mean_actor_critic.training import wakefulness
 wakefulness.cores, wakefulness._QUOTAS = (lambda: 2), {}
@@ -56,13 +22,54 @@ with wakefulness.cores_awake() as pids:
     print(*pids, flush=True)
     time.sleep(600)
 """
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    pids = [int(word) for word in parent.stdout.readline().split()]
+
+
+@pytest.fixture(autouse=True)
+def _two_cores_without_a_quota(monkeypatch):
+    monkeypatch.setattr(wakefulness, "cores", lambda: 2)
+    monkeypatch.setattr(wakefulness, "_QUOTAS", {})
+
+
+@pytest.fixture
+def parent():
+    """A process that keeps cores awake, and the processes by which it does."""
+    process = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in process.stdout.readline().split()]
     assert pids
+    yield process, pids
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_each_core_has_a_process_of_the_lowest_priority_until_the_end():
+    with cores_awake() as pids:
+        allowed = os.sched_getaffinity(0)
+        assert len(pids) == len(allowed)
+        groups = [Path(f"/proc/{pid}/autogroup") for pid in pids if os.path.exists("/proc/self/autogroup")]
+        wait_until(lambda: all(os.sched_getscheduler(pid) == os.SCHED_IDLE for pid in pids), LONG)
+        wait_until(lambda: all(group.read_text().endswith("nice 19\n") for group in groups), LONG)
+        assert {core for pid in pids for core in os.sched_getaffinity(pid)} == allowed
+        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
+        assert all(os.getsid(pid) == pid for pid in pids)
+    assert not any(map(is_running, pids))
+
+
+def test_they_end_with_a_process_that_is_killed(parent):
+    process, pids = parent
     assert all(map(is_running, pids))
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    assert eventually(lambda: not any(map(is_running, pids)))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(map(is_running, pids)), LONG)
+
+
+def test_they_sleep_while_their_process_is_stopped(parent):
+    process, pids = parent
+    wait_until(lambda: all(os.sched_getscheduler(pid) == os.SCHED_IDLE for pid in pids), LONG)
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: all(state_of(pid) == "S" for pid in pids), LONG)
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: all(state_of(pid) == "R" for pid in pids), LONG)
 
 
 def test_there_are_none_on_one_core_or_on_very_many_or_with_a_quota(monkeypatch, tmp_path):
