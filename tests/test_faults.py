@@ -260,7 +260,8 @@ def test_the_number_of_workers_changes_nothing(tmp_path, healthy, workers):
 
 
 def test_trials_that_have_finished_are_kept_when_another_fails(tmp_path, healthy):
-    line = fault_of(tmp_path / "run", fault="raise in step", at_seed=reset_seed(0, TRIAL, 5), at_step=15)
+    late = {"at_seed": reset_seed(0, TRIAL, 5), "at_step": 15}  # one worker: the others are over before it
+    line = fault_of(tmp_path / "run", fault="raise in step", workers=1, **late)
     assert line.startswith(f"faulty:make: trial {TRIAL}, episode 6, step 15: ")
     run = mac.Run.load(tmp_path / "run")
     assert run.status == ["finished", "episode 5", "finished"]

@@ -275,6 +275,14 @@ def test_environments_in_workers_are_searched_too(tmp_path):
     assert again.results_digest == sweep.results_digest
 
 
+def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networks_cost(tmp_path):
+    choices, fixed = {"hidden": [[4], [64, 64]]}, {**SMALL, "max_episode_steps": 15, "lr": 0.001}
+    plan = make_plan("Acrobot-v1", ["mac"], grid_from_json({"choices": choices, "fixed": fixed}), 2, 3)
+    seen = []
+    after = [(seen[-1].done, seen[-1].total) for _ in search(tmp_path / "s", plan, seen.append)]
+    assert after == [(6, 12), (12, 12)]
+
+
 def test_halving_trains_the_best_third_longer(tmp_path):
     grid = {**TINY, "choices": {"hidden": [[8]], "lr": [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]}}
     sweep, cells = train(tmp_path / "s", tiny_plan(grid, trials=10, halving="trials"))
