@@ -201,9 +201,8 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 
     def in_parts(network):
         acted = [game_outputs(network, seen) for seen in observations]
-        outputs = jax.tree.map(lambda *steps: shared_trunk.rows_of(steps), *acted)
-        gradients = jax.grad(outcome, argnums=(0, 1))(outputs.logits, outputs.values)
-        return shared_trunk.backward(network, outputs, *gradients)
+        outputs = (shared_trunk.rows_of([getattr(step, part) for step in acted]) for part in ("logits", "values"))
+        return shared_trunk.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs))
 
     for found, wanted in zip(
         jax.tree.leaves(jax.jit(in_parts)(network)), jax.tree.leaves(jax.jit(jax.grad(whole))(network)), strict=True

@@ -118,13 +118,13 @@ def update(
     returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
     state_weight = rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)
     action, returns, state_weight = (rows_of(list(part)) for part in (rollout.action, returns, state_weight))
-    outputs: Activations = jax.tree.map(lambda *steps: rows_of(steps), *acted)
 
     def loss(logits: Array, values: Array) -> Array:
         return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
-    of_outputs = jax.grad(loss, argnums=(0, 1))(outputs.logits, outputs.values)
-    gradient = backward(state.network if decided is None else decided, outputs, *of_outputs)
+    logits, values = rows_of([step.logits for step in acted]), rows_of([step.values for step in acted])
+    of_outputs = jax.grad(loss, argnums=(0, 1))(logits, values)
+    gradient = backward(state.network if decided is None else decided, acted, *of_outputs)
     return descend(setup, hyper, state, gradient, updates)
 
 
@@ -134,26 +134,39 @@ def rows_of(steps: Sequence[Array]) -> Array:
     return jnp.stack(steps, axis=1).reshape(-1, *steps[0].shape[1:]) if len(steps) > 1 else steps[0]
 
 
+def steps_of(rows: Array, steps: int) -> list[Array]:
+    """The rows of each step: undoes `rows_of`."""
+    return list(jnp.moveaxis(rows.reshape(-1, steps, *rows.shape[1:]), 1, 0)) if steps > 1 else [rows]
+
+
 def backward(
     network: GameNetwork,
-    outputs: Activations,
+    acted: Sequence[Activations],
     logits_gradient: Float[Array, "n action"],
     values_gradient: Float[Array, "n value"],
 ) -> GameNetwork:
-    """The gradient of the weights, from a forward pass and the gradient of its outputs."""
+    """The gradient of the weights, from the forward pass of each step and the gradient of all their outputs.
+
+    Convolutions go back step by step: all rows at once take longer than their parts, which fit into caches.
+    """
+    features = rows_of([step.features for step in acted])
     features_gradient = logits_gradient @ network.policy.weight.T + values_gradient @ network.critic.weight.T
-    features_gradient = jnp.where(outputs.features > 0, features_gradient, 0)
+    features_gradient = jnp.where(features > 0, features_gradient, 0)
     flat_gradient = features_gradient @ network.features.weight.T
-    last = outputs.maps[-1]
+    last = rows_of([step.maps[-1] for step in acted])
+    convolutions = [
+        _convolutions_backward(network, step, gradient)
+        for step, gradient in zip(acted, steps_of(flat_gradient.reshape(last.shape), len(acted)), strict=True)
+    ]
 
     def dense(x: Array, gradient: Array) -> Layer:
         return Layer(x.T @ gradient, jnp.sum(gradient, axis=0))
 
     return GameNetwork(
-        _convolutions_backward(network, outputs, flat_gradient.reshape(last.shape)),
+        jax.tree.map(lambda *steps: _sum(steps), *convolutions),
         dense(last.reshape(len(last), -1), features_gradient),
-        dense(outputs.features, logits_gradient),
-        dense(outputs.features, values_gradient),
+        dense(features, logits_gradient),
+        dense(features, values_gradient),
     )
 
 
