@@ -212,6 +212,7 @@ def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
     ]  # fmt: skip
     np.testing.assert_allclose([float(row["mean_score"]) for row in rows], finished.means.ravel(), atol=1e-3)
     np.testing.assert_allclose([float(row["entropy"]) for row in rows], finished.curves.entropy.ravel(), atol=1e-4)
+    assert {row["other_settings"] for row in rows} == {" ".join(settings_as_words(SMALL))}
     page = (tmp_path / "report" / "index.html").read_text()
     assert "372.7" in page
     assert "<svg" in page

@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from helpers import is_running, state_of, wait_until
+from helpers import at_most, is_running, state_of, wait_until
 from mean_actor_critic.training import wakefulness
 from mean_actor_critic.training.wakefulness import cores_awake
 
@@ -52,7 +53,23 @@ def test_each_core_has_a_process_of_the_lowest_priority_until_the_end():
         assert {core for pid in pids for core in os.sched_getaffinity(pid)} == allowed
         assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
         assert all(os.getsid(pid) == pid for pid in pids)
-    assert not any(map(is_running, pids))
+    wait_until(lambda: not any(map(is_running, pids)), LONG)
+
+
+def test_nobody_waits_for_one_that_does_not_get_its_turn_to_end(monkeypatch):
+    class Starved:
+        pid, ended = 0, threading.Event()
+
+        def kill(self):
+            pass
+
+        def wait(self):
+            self.ended.wait()
+
+    monkeypatch.setattr(wakefulness, "_keep_awake", lambda core: Starved())
+    with at_most(30), cores_awake() as pids:
+        assert pids
+    Starved.ended.set()
 
 
 def test_they_end_with_a_process_that_is_killed(parent):

@@ -32,6 +32,7 @@ from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"
+_DASHES = ("--", "-.", ":")
 MOST_NAMED = 2  # settings that a line's name has room for
 
 
@@ -176,10 +177,10 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
     """Every evaluation of every trial with all digits, for a file."""
     rows: list[list[Any]] = [
         ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
-         "unfinished", "entropy", "training_score", "training_games"]
+         "unfinished", "entropy", "training_score", "training_games", "other_settings"]
     ]  # fmt: skip
     for _, run in _by_game(runs):
-        experiment, curves = run.experiment, run.curves
+        experiment, curves, differences = run.experiment, run.curves, " ".join(_differences(run))
         setup = experiment.setup
         for place, trial in enumerate(experiment.trial_numbers()):
             for evaluation in range(int(curves.evaluated[place])):
@@ -196,6 +197,7 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
                         f"{curves.entropy[place, evaluation]:.4f}",
                         f"{training:.3f}" if np.isfinite(training) else "",
                         int(curves.training_games[place, evaluation]),
+                        differences,
                     ]
                 )
     return rows
@@ -205,9 +207,10 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
 
 
 def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
-    """Evaluation scores by agent steps, a panel for each game, a line for each algorithm; PNG or SVG.
+    """Evaluation scores by agent steps, a panel for each game, a line for each run; PNG or SVG.
 
-    Bands are 95 % intervals over trials, or over games where there is one trial.
+    Algorithms differ in colour, settings in dashes: a full line has the paper's. Bands are 95 % intervals over trials,
+    or over games where there is one trial.
     """
     by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
     for game, run in _by_game(runs):
@@ -220,6 +223,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
         for axes in panels[len(by_game) :]:
             axes.set_visible(False)
         for axes, (environment, of_game) in zip(panels, by_game.items(), strict=False):
+            dashes_of: dict[tuple[str, ...], str] = {(): "-"}
             for game, run in of_game:
                 algorithm = run.experiment.setup.algorithm
                 scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
@@ -229,7 +233,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
                 named = differences if len(differences) <= MOST_NAMED else ["other settings"]
                 title = ", ".join([ATARI_ALGORITHMS[algorithm].title, *named])
                 label = f"{title}, {run.experiment.trials} trial{'s' if run.experiment.trials > 1 else ''}"
-                dashes = "--" if differences else "-"
+                dashes = dashes_of.setdefault(tuple(differences), _DASHES[(len(dashes_of) - 1) % len(_DASHES)])
                 axes.plot(steps, [score.summary.mean for score in scores], dashes, color=colour, label=label)
                 low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
                 axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def cores_awake() -> Iterator[list[int]]:
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+            # on a busy core it can take minutes to get its turn, even for ending
+            threading.Thread(target=process.wait, daemon=True).start()
 
 
 def _keep_awake(core: int) -> subprocess.Popen[bytes]:
