@@ -1,8 +1,8 @@
 """What a critic of an Atari agent knows: `python scripts/critic_on_a_game.py RUN_OR_AGENT ... [--turns N]`.
 
-Plays with the policy under the rules of training (clipped rewards, a life is an episode) and compares what the critic
-says with what came. A critic can know very well how much is to come and not at all what the action has to do with it:
-then there is nothing for a policy to learn from. Seconds per run on one core.
+Plays with the policy under the rules of training, where rewards are clipped and a life is an episode, and compares what
+the critic says with what came. A critic can know very well how much is to come and not at all what the action has to do
+with it: then there is nothing for a policy to learn from. Seconds per run on one core.
 """
 
 import argparse
@@ -39,7 +39,8 @@ def measure(agent: Agent, turns: int) -> dict[str, float]:
         emulators.send(inverse_cdf(policy, random.random(len(policy), np.float32)).astype(np.int32))
         turn = emulators.receive()
         observation = turn.next_observation
-        played.append((policy, values, np.sign(turn.reward), turn.terminated | turn.truncated))
+        reward = np.sign(turn.reward) if setup.clip_rewards else turn.reward
+        played.append((policy, values, reward, turn.terminated | turn.truncated))
     policy, values, reward, over = (np.stack(part) for part in zip(*played, strict=True))
     value = (policy * values).sum(-1)
     to_come, returns = value[-1], np.zeros_like(value)
@@ -63,6 +64,8 @@ def main() -> None:
     parser.add_argument("agents", nargs="+", type=Path, metavar="RUN_OR_AGENT")
     parser.add_argument("--turns", type=int, default=1000)
     options = parser.parse_args()
+    if options.turns < 2 * TAIL:
+        parser.error(f"--turns: at least {2 * TAIL}")
     for path in options.agents:
         run = AtariRun.load(path) if path.is_dir() else None
         print(path, f"at {run.steps_done[0]:,} steps" if run else "")

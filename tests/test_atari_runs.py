@@ -1,22 +1,28 @@
 """Runs on Atari games: exact resumes, evaluations, agents, commands and tables. Small screens, short games."""
 
 import contextlib
+import copy
 import csv
 import importlib.util
+import io
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import mean_actor_critic as mac
 from helpers import assert_refused, forge_arrays
 from helpers import mac as command
 from mean_actor_critic.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
-from mean_actor_critic.atari_run import AGENTS, AtariRun, load_run
+from mean_actor_critic.atari_run import AGENTS, AtariCurves, AtariRun, load_run
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import settings_as_words
 from mean_actor_critic.reports import atari as report
@@ -135,7 +141,6 @@ def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
 def test_evaluations_come_at_every_interval_and_at_the_end(finished):
     assert finished.steps.tolist() == [400, 800, 1000]
     assert finished.steps_done.tolist() == [1000, 1000]
-    assert finished.experiment.frames == 4000
     assert finished.curves.evaluated.tolist() == [3, 3]
     assert finished.status == ["finished", "finished"]
     games = np.isfinite(finished.curves.scores).sum(-1)
@@ -153,6 +158,43 @@ def test_the_best_agent_and_the_last_are_kept_beside_two_checkpoints(finished):
     kept = mac.Agent.load(finished.path / AGENTS / "step-000000001000-1.safetensors")
     for part, other in zip(kept.policy, finished.agent(1).policy, strict=True):
         np.testing.assert_array_equal(part.weight, other.weight)
+
+
+def test_the_agent_that_is_kept_as_the_best_was_it(tmp_path, finished, monkeypatch):
+    """Evaluations with means of 1, 3 and 2, of agents that can be told apart, every second of which is kept."""
+    monkeypatch.setattr(atari_loop, "KEEP_EVERY", 2)
+    curves = AtariCurves.empty(finished.experiment)
+    network = finished.agent(0).networks
+    for number, mean in enumerate((1.0, 3.0, 2.0), 1):
+        curves.scores[0, number - 1, :2] = mean
+        curves.evaluated[0] = number
+        bias = np.full_like(network.policy.bias, number)
+        marked = network._replace(policy=network.policy._replace(bias=bias))
+        trial = SimpleNamespace(state=SimpleNamespace(network=marked))
+        study = SimpleNamespace(curves=curves, experiment=finished.experiment, trials=[trial])
+        atari_loop._keep_agent(tmp_path, finished.manifest, study, 0)
+    kept = {file.stem: mac.Agent.load(file).policy[-1].bias[0] for file in (tmp_path / AGENTS).iterdir()}
+    assert kept == {"best-0": 2, "step-000000000800-0": 2, "step-000000001000-0": 3}
+
+
+def test_progress_says_how_fast_and_how_well_it_goes_and_nothing_piles_up(tmp_path):
+    seen, threads = [], []
+
+    def note(curves, steps):
+        threads.append(len(list(Path("/proc/self/task").iterdir())))
+
+    train(tmp_path / "run", trials=1, steps=3200, on_progress=seen.append, on_evaluations=note)
+    assert all(re.match(r"[1-9]\d* steps/s", progress.more) for progress in seen[1:])
+    assert any(re.search(r"evaluated \d+\.\d", progress.more) for progress in seen)
+    assert len(threads) == 8
+    assert max(threads[2:]) <= max(threads[:2])
+
+
+def test_no_evaluation_comes_twice():
+    experiment = make_atari_experiment(GAME, "mac", 1, 400, 0, {"rollout_steps": 5, "evaluation_interval": 390})
+    assert experiment.evaluation_steps().tolist() == [400]
+    experiment = make_atari_experiment(GAME, "mac", 1, 410, 0, {"rollout_steps": 5, "evaluation_interval": 390})
+    assert experiment.evaluation_steps().tolist() == [400, 480]
 
 
 def test_an_agent_acts_on_one_observation_and_on_many(tmp_path, finished):
@@ -182,7 +224,7 @@ def test_runs_of_the_two_kinds_are_told_apart(finished):
 def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert "already finished" in command("resume", finished.path).err
     listed = command("runs", finished.path.parent)
-    assert "0.001M/0.001M steps" in listed.out
+    assert "1000/1000 steps" in listed.out
     exported = command("export", finished.path, "--out", tmp_path / "agent.safetensors")
     assert exported.code == 0
     played = command("evaluate", tmp_path / "agent.safetensors", "--episodes", "2", "--quiet")
@@ -212,11 +254,80 @@ def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
     ]  # fmt: skip
     np.testing.assert_allclose([float(row["mean_score"]) for row in rows], finished.means.ravel(), atol=1e-3)
     np.testing.assert_allclose([float(row["entropy"]) for row in rows], finished.curves.entropy.ravel(), atol=1e-4)
-    assert {row["other_settings"] for row in rows} == {" ".join(settings_as_words(SMALL))}
+    assert {row["notes"] for row in rows} == {", ".join(settings_as_words(SMALL))}
+    assert all(float(row["low"]) <= float(row["mean_score"]) <= float(row["high"]) for row in rows)
     page = (tmp_path / "report" / "index.html").read_text()
     assert "372.7" in page
     assert "<svg" in page
     assert (tmp_path / "report" / "curves.png").stat().st_size > 1000
+
+
+def variant(run, path="there", algorithm="mac", seed=3, **settings):
+    """A run with the same results, all games whole, of another experiment."""
+    other = copy.copy(run)
+    other.path, other.experiment = Path(path), make_atari_experiment(GAME, algorithm, 2, STEPS, seed, settings)
+    other.curves = run.curves._replace(unfinished=np.zeros_like(run.curves.unfinished))
+    return other
+
+
+NAMED = {
+    "the paper's": ({}, "–"),
+    "a setting": ({"rollout_steps": 5}, "rollout_steps=5"),
+    "another protocol": (PROTOCOLS["machado"], "machado"),
+    "and a setting": ({**PROTOCOLS["machado"], "rollout_steps": 5}, "machado, rollout_steps=5"),
+    "Baselines'": (preset("a2c", "paper"), "Baselines' settings"),
+    "both": (preset("a2c", "machado"), "machado, Baselines' settings"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_settings_that_are_not_the_paper_s_are_named(finished, name):
+    settings, words = NAMED[name]
+    (row,) = report.table_2([variant(finished, **settings)]).rows
+    assert row[-1] == words
+
+
+def test_runs_that_differ_have_different_names(tmp_path, finished):
+    paths = [f"run-{i}" for i in range(2)]
+    runs = [variant(finished, path, seed=seed) for seed in (3, 4) for path in paths]
+    notes = [row[-1] for row in report.table_2(runs).rows]
+    assert notes == [f"seed {seed}, {path}" for seed in (3, 4) for path in paths]
+    many = {"discount": 0.9, "stack": 2}
+    report.learning_curves([variant(finished, **many, noop_max=i) for i in (0, 1)], tmp_path / "curves.svg")
+    picture = (tmp_path / "curves.svg").read_text()
+    assert "MAC, other settings, 2 trials" in picture
+    assert "MAC, noop_max=1, stack=2, discount=0.9, 2 trials" in picture
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_table_2_is_whole_in_any_terminal(finished, width):
+    runs = [variant(finished, algorithm="advantage_actor_critic"), variant(finished, **SMALL)]
+    terminal = Console(width=width, file=io.StringIO())
+    terminal.print(report.show(runs, width))
+    shown = terminal.file.getvalue()
+    sheet = report.table_2(runs)
+    for row in sheet.rows:
+        for column, cell in zip(sheet.columns[:-1], row, strict=False):
+            assert cell in shown or (width < report.WIDE and column in report.OTHERS), (column, cell)
+    assert "372.7" in shown
+    assert "evaluation_games=3" in shown.replace("\n", " ")
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_the_table_of_a_run_says_how_many_games_were_cut_off(finished):
+    terminal = Console(width=140, file=io.StringIO())
+    terminal.print(report.run_table(finished))
+    (last,) = (line.split() for line in terminal.file.getvalue().splitlines() if "the last evaluation" in line)
+    games, cut_off = np.isfinite(finished.curves.scores[:, -1]).sum(), finished.curves.unfinished[:, -1].sum()
+    assert [word for word in last if word != "│"][-3:] == ["2", str(games), str(cut_off)]
+
+
+def test_a_damaged_run_is_not_left_out_of_a_report(tmp_path, finished):
+    for name in ("whole", "damaged"):
+        shutil.copytree(finished.path, tmp_path / name)
+    manifest = tmp_path / "damaged" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seed": 3', '"seed": 4'))
+    assert_refused(command("report", tmp_path, "--out", tmp_path / "report"), 2, "damaged")
 
 
 def test_the_table_says_what_its_interval_is_over(finished):
@@ -258,6 +369,12 @@ REFUSED = {
     "snapshots": (["train", GAME, "--snapshots", "5"], ["--snapshots", "episodes"]),
     "an unknown game of the paper": (["reproduce", "atari", "--game", "tetris"], ["tetris", "pong"]),
     "games of another study": (["reproduce", "cart-pole", "--game", "pong"], ["--games", "atari"]),
+    "a game by half of its name": (["train", "Pong-v5"], ["Pong-v5", "did you mean ALE/Pong-v5?"]),
+    "a game in small letters": (["check", "pong"], ["did you mean ALE/Pong-v5?"]),
+    "a search on a game": (["sweep", GAME], [GAME, "episodes"]),
+    "another engine": (["train", GAME, "--engine", "hosted"], ["--engine", "hosted", "atari"]),
+    "arguments of a game": (["check", GAME, "--env-kwargs", "a=1"], [GAME, "settings"]),
+    "sticky actions by trial": (["train", GAME, "--set", "sticky_actions=0.1,0.2"], ["sticky_actions", "from 0 to 1"]),
     "an unknown protocol": (["train", GAME, "--protocol", "mine"], ["mine", "machado"]),
 }
 
@@ -285,8 +402,7 @@ def test_the_protocols_and_presets_are_settings_that_exist():
         for protocol in PROTOCOLS:
             chosen = preset(algorithm, protocol)
             assert set(chosen) <= set(ATARI_SETTINGS)
-            experiment = make_atari_experiment(GAME, algorithm, 1, 10**6, 0, chosen)
-            assert experiment.frames == 4 * 10**6
+            make_atari_experiment(GAME, algorithm, 1, 10**6, 0, chosen)
     paper = make_atari_experiment(GAME, "mac", 1, 50_000_000, 0, {})
     assert (paper.setup.sticky_actions, paper.setup.episodic_life, paper.setup.rollout_steps) == (0, True, 1)
     assert (paper.evaluations, paper.updates, paper.most_games) == (250, 3_125_000, 64)

@@ -213,7 +213,15 @@ def test_progress_of_a_segment_without_an_end_has_no_mean(capsys, monkeypatch):
         for done, mean in ((1, 5.0), (2, float("nan")), (3, 7.25)):
             show(progress.Progress(done, 9, mean, diverged=0))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(", ")[:2] for line in lines] == [["run: 22%", "return –"], ["run: 33%", "return 7.2"]]
+    assert [line.split(", ")[:2] for line in lines] == [["run: 22.2%", "return –"], ["run: 33.3%", "return 7.2"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "0 s"), (59.6, "1 min 0 s"), (3725, "1 h 2 min"), (357_083, "4 d 3 h"), (86_399.9, "1 d 0 h")],
+)
+def test_time_to_come_is_said_in_words(seconds, words):
+    assert progress.duration(seconds) == words
 
 
 def test_a_pipe_gets_no_escape_codes(files):

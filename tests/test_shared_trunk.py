@@ -144,7 +144,7 @@ def test_a_gradient_that_is_not_finite_freezes_the_learner():
 
 
 @pytest.mark.parametrize(("side", "channels", "layer"), [(84, 4, 0), (20, 32, 1), (9, 64, 2), (37, 3, 0)])
-def test_the_fast_convolution_equals_xla_s_forward_and_backward(side, channels, layer):
+def test_the_convolution_by_matrix_products_equals_xla_s_forward_and_backward(side, channels, layer):
     kernel, stride, filters = CONVOLUTIONS[layer]
     random = np.random.default_rng(2)
     x = jnp.asarray(random.normal(size=(2, side, side, channels)), jnp.float32)

@@ -18,7 +18,7 @@ LONG = 300.0  # on busy cores they hardly get to run, even for ending
 PARENT = """
 import time
 from mean_actor_critic.training import wakefulness
-wakefulness.cores, wakefulness._QUOTAS = (lambda: 2), {}
+wakefulness.cores, wakefulness._has_quota = (lambda: 2), (lambda: False)
 with wakefulness.cores_awake() as pids:
     print(*pids, flush=True)
     time.sleep(600)
@@ -26,9 +26,10 @@ with wakefulness.cores_awake() as pids:
 
 
 @pytest.fixture(autouse=True)
-def _two_cores_without_a_quota(monkeypatch):
+def _two_cores_without_a_quota(monkeypatch, tmp_path):
     monkeypatch.setattr(wakefulness, "cores", lambda: 2)
-    monkeypatch.setattr(wakefulness, "_QUOTAS", {})
+    monkeypatch.setattr(wakefulness, "_OWN_GROUPS", tmp_path / "none")
+    monkeypatch.delenv(wakefulness.SWITCH, raising=False)
 
 
 @pytest.fixture
@@ -89,14 +90,35 @@ def test_they_sleep_while_their_process_is_stopped(parent):
     wait_until(lambda: all(state_of(pid) == "R" for pid in pids), LONG)
 
 
-def test_there_are_none_on_one_core_or_on_very_many_or_with_a_quota(monkeypatch, tmp_path):
-    for text, expected in (("max 100000", True), ("150000 100000", False)):
-        (tmp_path / "cpu.max").write_text(text)
-        monkeypatch.setattr(wakefulness, "_QUOTAS", {str(tmp_path / "cpu.max"): "max", str(tmp_path / "none"): "-1"})
-        with cores_awake() as pids:
-            assert bool(pids) == expected
-    monkeypatch.setattr(wakefulness, "_QUOTAS", {})
-    for count in (1, 17):
-        monkeypatch.setattr(wakefulness, "cores", lambda count=count: count)
-        with cores_awake() as pids:
-            assert pids == []
+@pytest.mark.parametrize("count", [1, 17])
+def test_there_are_none_on_one_core_or_on_very_many(monkeypatch, count):
+    monkeypatch.setattr(wakefulness, "cores", lambda: count)
+    with cores_awake() as pids:
+        assert pids == []
+
+
+def test_there_are_none_if_they_are_not_wanted(monkeypatch):
+    monkeypatch.setenv("MAC_CORES_AWAKE", "0")
+    with cores_awake() as pids:
+        assert pids == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "file", "text", "expected"),
+    [
+        ("0::/", "cpu.max", "max 100000", True),
+        ("0::/", "cpu.max", "150000 100000", False),
+        ("0::/job/step", "job/step/cpu.max", "150000 100000", False),
+        ("0::/job/step", "job/cpu.max", "150000 100000", False),
+        ("0::/job/step", "another/cpu.max", "150000 100000", True),
+        ("5:memory:/\n4:cpu,cpuacct:/job", "cpu/job/cpu.cfs_quota_us", "50000", False),
+        ("5:memory:/\n4:cpu,cpuacct:/job", "cpu/job/cpu.cfs_quota_us", "-1", True),
+    ],
+)
+def test_there_are_none_with_a_quota(monkeypatch, tmp_path, groups, file, text, expected):
+    (tmp_path / "own").write_text(groups + "\n")
+    (tmp_path / "groups" / file).parent.mkdir(parents=True)
+    (tmp_path / "groups" / file).write_text(text + "\n")
+    monkeypatch.setattr(wakefulness, "_OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(wakefulness, "_GROUPS", tmp_path / "groups")
+    assert wakefulness._has_quota() != expected

@@ -48,7 +48,9 @@ class AtariSetup:
     environments: int = whole(16, "emulators of a trial, stepped together", high=1024)
     frame_skip: int = whole(4, "frames of a step: each action is held for so many", high=60)
     max_pool: bool = switch(True, "show the pixelwise maximum of a step's last two frames")
-    sticky_actions: float = number(0.0, 0.0, 1.0, "probability that a frame repeats the action of the frame before")
+    sticky_actions: float = number(
+        0.0, 0.0, 1.0, "probability that a frame repeats the action of the frame before", by_trial=False
+    )
     noop_max: int = whole(30, "a game begins with fewer than so many idle frames, drawn at random", low=0, high=1000)
     fire_reset: bool = switch(True, "press FIRE, where there is one, when a game or a training life begins")
     episodic_life: bool = switch(True, "in training, a lost life ends the episode, though not the game")
@@ -121,7 +123,7 @@ def preset(algorithm: str, protocol: str) -> dict[str, Any]:
     """
     if not isinstance(algorithm, str) or algorithm not in ATARI_ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ATARI_ALGORITHMS)
-    if protocol not in PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
     return {**_PRESETS.get(algorithm, {}), **PROTOCOLS[protocol]}
 
@@ -138,11 +140,6 @@ class AtariExperiment:
     first_trial: int = 0
 
     @property
-    def frames(self) -> int:
-        """Emulator frames of each trial."""
-        return self.steps * self.setup.frame_skip
-
-    @property
     def updates(self) -> int:
         """Updates of each trial: the last may take it a little past `steps`."""
         return -(-self.steps // self.setup.steps_per_update)
@@ -150,7 +147,9 @@ class AtariExperiment:
     @property
     def evaluations(self) -> int:
         """Evaluations of each trial: one an interval, and one at the end."""
-        return -(-self.steps // self.setup.evaluation_interval)
+        count = -(-self.steps // self.setup.evaluation_interval)
+        # the last interval may be over within an update of the one before
+        return count - 1 if count > 1 and self.update_of_evaluation(count - 2) == self.updates else count
 
     @property
     def most_games(self) -> int:
@@ -247,9 +246,8 @@ def _checked(name: str, given: Any, trials: int) -> Any:
     value, limits = plain(given), ATARI_SETTINGS[name].limits
     if not limits.valid(value):
         raise InputError(name, given, limits.allowed)
-    if isinstance(value, tuple) and (name not in HYPER_NAMES or len(value) != trials):
-        allowed = f"one number, or one for each of the {trials} trials" if name in HYPER_NAMES else "one number"
-        raise InputError(name, given, allowed)
+    if isinstance(value, tuple) and len(value) != trials:
+        raise InputError(name, given, f"one number, or one for each of the {trials} trials")
     return value
 
 

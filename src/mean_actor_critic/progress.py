@@ -77,11 +77,23 @@ def _lines(label: str) -> Show:
         nonlocal first, last
         time_now = time.monotonic()
         first = first or (time_now, now.done)
-        if time_now - last < SECONDS_BETWEEN_LINES or not first[1] < now.done < now.total:
+        if time_now - last < SECONDS_BETWEEN_LINES or now.done == first[1]:
             return
         last = time_now
         eta = (time_now - first[0]) * (now.total - now.done) / (now.done - first[1])
         share = now.done / now.total
-        print(f"{label}: {share:.0%}, return {_mean_in_words(now)}, ETA {eta:.0f} s", file=sys.stderr, flush=True)
+        words = f"{label}: {share:.1%}, return {_mean_in_words(now)}, ETA {duration(eta)}"
+        print(words, file=sys.stderr, flush=True)
 
     return show
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two largest units, for people."""
+    left = round(seconds)
+    words: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length)
+        if count or words:
+            words.append(f"{count} {unit}")
+    return " ".join(words[:2]) or "0 s"

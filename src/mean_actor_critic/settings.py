@@ -52,18 +52,18 @@ def _is_number(value: Any, low: float, high: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
-def number(default: float, low: float, high: float, text: str, role: str = "any") -> Any:
+def number(default: float, low: float, high: float, text: str, role: str = "any", by_trial: bool = True) -> Any:
     """A field for a number, or one for each trial."""
 
     def valid(value: Any) -> bool:
-        values = value if isinstance(value, tuple) else (value,)
+        values = value if isinstance(value, tuple) and by_trial else (value,)
         return len(values) > 0 and all(_is_number(v, low, high) for v in values)
 
     def parse(text: str) -> float | tuple[float, ...]:
         numbers = tuple(float(part) for part in text.split(","))
         return numbers if len(numbers) > 1 else numbers[0]
 
-    allowed = f"a number from {low:g} to {high:g}, or one for each trial"
+    allowed = f"a number from {low:g} to {high:g}" + (", or one for each trial" if by_trial else "")
     return setting(default, Limits(parse, valid, allowed, text, role))
 
 

@@ -17,11 +17,12 @@ from mean_actor_critic.atari_experiment import (
     AnyExperiment,
     AtariExperiment,
     AtariSetup,
+    preset,
 )
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.commands.shared import Events
 from mean_actor_critic.errors import InputError, MacError
-from mean_actor_critic.experiment import parse_settings, unknown_name
+from mean_actor_critic.experiment import parse_settings, settings_as_words, unknown_name
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.store import RUNS, read_manifest
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS
@@ -51,7 +52,8 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
 
 def settings_help() -> str:
     """The settings of games, for `mac train --help`."""
-    lines = ["settings on Atari games (the defaults are the paper's):"]
+    others = " ".join(settings_as_words(preset("a2c", "paper")))
+    lines = [f"settings on Atari games (the defaults are the paper's; those of a2c are Baselines': {others}):"]
     for name, setting in ATARI_SETTINGS.items():
         lines.append(f"  {name}={str(setting.default).lower()}\n      {setting.limits.help}: {setting.limits.allowed}")
     lines.append("\nalgorithms on Atari games:")
@@ -64,7 +66,7 @@ def is_name_of_game(environment: str) -> bool:
     return environment.startswith(GAME)
 
 
-def check(environment: str) -> str:
+def check(options: argparse.Namespace) -> str:
     """`mac check` of a game: what it shows and takes with the paper's settings.
 
     Raises:
@@ -72,14 +74,20 @@ def check(environment: str) -> str:
     """
     from mean_actor_critic.environments.atari import find_game
 
-    spaces = find_game(AtariSetup(environment)).spaces
+    if options.env_kwargs or options.max_episode_steps is not None:
+        raise InputError(
+            "mac check", options.environment, "nothing besides a game: what there is to choose are settings"
+        )
+    spaces = find_game(AtariSetup(options.environment)).spaces
     shape = " × ".join(map(str, spaces.observation.shape or ()))
-    return f"{environment}: can be trained; {spaces.actions} actions, screens of {shape} grey pixels"
+    return f"{options.environment}: can be trained; {spaces.actions} actions, screens of {shape} grey pixels"
 
 
 def is_game(options: argparse.Namespace) -> bool:
     """Whether `mac train` is about a game; an InputError if it is not, but was asked for what only games have."""
-    if is_name_of_game(options.environment) and options.engine in ("auto", ENGINE):
+    if is_name_of_game(options.environment):
+        if options.engine not in ("auto", ENGINE):
+            raise InputError("--engine", options.engine, f"{ENGINE} for {options.environment}")
         return True
     for name in ("steps", "protocol"):
         if getattr(options, name) is not None:
@@ -142,7 +150,10 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         events.begin(Path(options.path))
         if not options.quiet:
-            print(f"{options.path}: the emulators go back to where they were, about a minute a trial", file=sys.stderr)
+            print(
+                f"{options.path}: the emulators go back to where they were, up to half a minute a trial",
+                file=sys.stderr,
+            )
         return resume_atari(
             options.path,
             threads=options.workers,
@@ -203,9 +214,9 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
             raise InputError(f"--{name}", getattr(options, name), "--steps and --trials, with Atari games")
     require_matplotlib()
     named = options.games or ["all"]
-    names = list(ATARI) if named == ["all"] else named
-    for name in names:
-        if name not in ATARI:
+    names = list(ATARI) if "all" in named else named
+    for name in named:
+        if name not in (*ATARI, "all"):
             raise unknown_name("--game", name, [*ATARI, "all"])
     settings = parse_settings(options.set, ATARI_SETTINGS)
     trials = ATARI_TRIALS if options.trials is None else options.trials
@@ -243,19 +254,23 @@ def runs_to_report(paths: Sequence[str]) -> list[AtariRun]:
     """
     found: dict[Path, AtariRun] = {}  # by where they really are: what is named twice counts once
     others: list[Path] = []
+    damaged: list[MacError] = []
     patterns = ("manifest.json", "*/manifest.json", "*/*/manifest.json")
     for file in (file for path in paths for pattern in patterns for file in sorted(Path(path).glob(pattern))):
         folder = file.parent
         try:
             on_game = is_on_game(read_manifest(folder).experiment)
-        except MacError:
-            continue  # whoever reads it next says what is wrong
+        except MacError as fault:
+            damaged.append(fault)
+            continue
         if on_game:
             found[folder.resolve()] = AtariRun.load(folder)
         else:
             others.append(folder)
     if found and others:
         raise InputError("RUN", str(others[0]), "runs on Atari games, or runs that count episodes, but not both")
+    if found and damaged:
+        raise damaged[0]  # if there are no games, whoever reads it next says what is wrong
     return list(found.values())
 
 

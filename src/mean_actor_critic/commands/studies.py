@@ -119,7 +119,8 @@ def _reproduce_atari(options: argparse.Namespace) -> None:
     started = time.monotonic()
     done = games.reproduce(options)
     if not options.quiet:
-        console().print(show(done.runs))
+        terminal = console()
+        terminal.print(show(done.runs, terminal.width))
         for run in done.runs:
             show_divergence(run)
         print(f"{time.monotonic() - started:.0f} s; written: {', '.join(map(str, done.files))}")
@@ -229,6 +230,8 @@ def sweep(options: argparse.Namespace) -> None:
     """`mac sweep`."""
     from mean_actor_critic.studies.search import make_plan
 
+    if games.is_name_of_game(options.task):
+        raise InputError("task", options.task, "one that counts episodes; Atari games take too long to search")
     task = CLASSIC_CONTROL.get(options.task)
     environment = task.environment if task else options.task
     grid = grid_from_json(papers_grid(environment)) if options.grid == "paper" else read_grid(options.grid)
@@ -280,7 +283,8 @@ def report(options: argparse.Namespace) -> None:
         from mean_actor_critic.reports.atari import show
 
         written = games.report(on_games, Path(options.out))
-        console().print(show(on_games))
+        terminal = console()
+        terminal.print(show(on_games, terminal.width))
         print(f"{written[-1]}, and {len(written) - 1} files beside it")
         return
     from mean_actor_critic.reports import content, files, page, plots, sources

@@ -167,13 +167,13 @@ def watch(options: argparse.Namespace) -> None:
     each = f" ({', '.join(f'{value:.1f}' for value in video.returns)})" if len(video.returns) > 1 else ""
     what = f"{len(video.returns)} episodes, mean return" if each else "return"
     mean = sum(video.returns) / len(video.returns)
-    print(f"{video.file}: {video.frames} frames, {what} {mean:.1f}{each}")
+    print(f"{video.file}: {video.frames} pictures, {what} {mean:.1f}{each}")
 
 
 def check(options: argparse.Namespace) -> None:
     """`mac check`."""
     if games.is_name_of_game(options.environment):
-        return print(games.check(options.environment))
+        return print(games.check(options))
     from mean_actor_critic.environments.catalogue import check_environment
 
     signs = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}

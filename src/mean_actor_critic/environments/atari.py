@@ -37,9 +37,14 @@ class Game(NamedTuple):
     spaces: Spaces  # observation: uint8 [stack, height, width], oldest screen first
 
 
+def is_installed() -> bool:
+    """Whether games can be played."""
+    return importlib.util.find_spec("ale_py") is not None
+
+
 def require_ale() -> None:
     """Raise a MacError that names the extra, unless games can be played."""
-    if importlib.util.find_spec("ale_py") is None:
+    if not is_installed():
         raise MacError("Atari games need ale-py: pip install 'mean-actor-critic[atari]'")
 
 
@@ -145,7 +150,7 @@ class Emulators:
         return self._reset(everywhere)
 
     def begin_anew(self) -> Array:
-        """Begin another game everywhere at once, without new seeds, which would take a hundred times as long."""
+        """Begin another game everywhere at once, without new seeds, which would take far longer."""
         observation, info = self._vector.reset()
         self._forget()
         self._lives = info["lives"].copy()

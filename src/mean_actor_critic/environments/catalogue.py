@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from mean_actor_critic.environments import checker, fleet, worker
+from mean_actor_critic.atari_experiment import GAME
+from mean_actor_critic.environments import atari, checker, fleet, worker
 from mean_actor_critic.environments.factory import Factory
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
@@ -195,9 +196,13 @@ def _check_name(name: str) -> None:
     """Refuse names that cannot be anything, with a guess at what was meant."""
     module, colon, _ = name.partition(":")
     if not colon and name not in gymnasium.registry:
-        known = list(gymnasium.registry)
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        guess = f" (did you mean {close[0]}?)" if close else ""
+        known = {known.lower(): known for known in gymnasium.registry}
+        if atari.is_installed():  # whose names are long: Pong-v5 and pong are ALE/Pong-v5
+            for game in atari.games():
+                bare = game.lower().removeprefix(GAME.lower())
+                known |= dict.fromkeys((game.lower(), bare, bare.removesuffix("-v5")), game)
+        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        guess = f" (did you mean {known[close[0]]}?)" if close else ""
         raise InputError("environment", name, f"a Gymnasium id, package:Id-v0 or module:callable{guess}")
     if colon and not is_importable(name):
         raise InputError(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from mean_actor_critic.atari_experiment import (
@@ -27,13 +28,25 @@ from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports.files import latex_table
 from mean_actor_critic.reports.plots import COLOURS, figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
-from mean_actor_critic.reports.tables import Sheet, plain_table, summary_cells, terminal_table, write_csv
+from mean_actor_critic.reports.tables import (
+    Sheet,
+    in_millions,
+    plain_table,
+    summary_cells,
+    terminal_table,
+    write_csv,
+)
 from mean_actor_critic.store import make_folder, write_whole
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"
 _DASHES = ("--", "-.", ":")
 MOST_NAMED = 2  # settings that a line's name has room for
+_BASELINES = {"mac": "", "a2c": "Baselines' settings"}  # algorithms whose settings have a name
+PAPERS_NUMBERS = f"paper: the mean of {ATARI_TRIALS} trials after {in_millions(PAPERS_STEPS)} steps"
+PAPER = f"paper ({in_millions(PAPERS_STEPS)}, {ATARI_TRIALS} trials)"
+OTHERS = ("random", "TRPO", "ES")  # of the paper's table
+WIDE = 125  # columns of a terminal that all of the table fits into
 
 
 class Score(NamedTuple):
@@ -66,11 +79,6 @@ def last_score(run: AtariRun) -> Score | None:
     return score_at(run, evaluated - 1) if evaluated else None
 
 
-def in_millions(steps: int) -> str:
-    """Agent steps for people."""
-    return f"{steps / 1e6:.3g}M" if steps >= 10**5 else str(steps)
-
-
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +91,7 @@ def run_table(run: AtariRun) -> Table:
     unit = last.unit if last else "trials"
     table = plain_table(
         f"{title}; steps are agent steps of a trial, {setup.frame_skip} frames each",
-        ["Mean score of", "step", "mean", f"SD over {unit}", "95 % interval", unit, "games"],
+        ["Mean score of", "step", "mean", f"SD over {unit}", "95 % interval", "trials", "games", "cut off"],
     )
     if last is None:
         return table
@@ -92,14 +100,15 @@ def run_table(run: AtariRun) -> Table:
     places["the best evaluation (chosen by its score)"] = int(means.argmax())
     for name, place in places.items():
         score = score_at(run, place)
-        table.add_row(name, in_millions(score.steps), *summary_cells(score.summary), str(score.games))
+        cells = [in_millions(score.steps), *summary_cells(score.summary)[:3]]
+        table.add_row(name, *cells, str(experiment.trials), str(score.games), str(score.unfinished))
     return table
 
 
 def table_2(runs: Sequence[AtariRun]) -> Sheet:
     """The paper's Table 2 and what came of each run so far beside it."""
     rows = []
-    for game, run in _by_game(runs):
+    for game, run, words in _by_game(runs):
         algorithm = run.experiment.setup.algorithm
         last = last_score(run)
         paper = game.scores.get(algorithm) if game else None
@@ -114,31 +123,36 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
                 f"{cells[3]} {last.unit}" if last else "–",
                 "–" if paper is None else f"{paper}",
                 *([f"{game.random}", f"{game.trpo}", f"{game.evolution}"] if game else ["–"] * 3),
-                _notes(run, last),
+                _notes(words, run, last),
             ]
         )
-    paper_words = f"paper ({in_millions(PAPERS_STEPS)}, {ATARI_TRIALS} trials)"
-    columns = [
-        "Game",
-        "Algorithm",
-        "steps",
-        "score",
-        "95 % interval",
-        "n",
-        paper_words,
-        "random",
-        "TRPO",
-        "ES",
-        "notes",
-    ]
+    columns = ["Game", "Algorithm", "steps", "score", "95 % interval", "n", PAPER, *OTHERS, "notes"]
     return Sheet("Atari: last evaluation, raw scores of whole games; steps are agent steps", columns, rows, left=2)
 
 
-def _notes(run: AtariRun, last: Score | None) -> str:
+def show(runs: Sequence[AtariRun], width: int) -> Table:
+    """Table 2 for a terminal of so many columns, with notes below, and less of the paper's in a narrow one."""
+    sheet = table_2(runs)
+    algorithm, notes = sheet.columns.index("Algorithm"), sheet.columns.index("notes")
+    noted = dict.fromkeys(row[notes] for row in sheet.rows if row[notes] != "–")
+    numbers = {note: place for place, note in enumerate(noted, 1)}
+    rows = [list(row) for row in sheet.rows]
+    for row in rows:
+        row[algorithm] += f" [{numbers[row[notes]]}]" if row[notes] in numbers else ""
+    shown = [column for column in sheet.columns[:notes] if width >= WIDE or column not in OTHERS]
+    short = sheet._replace(rows=rows).only(*shown)
+    table = terminal_table(short._replace(columns=["paper" if column == PAPER else column for column in shown]))
+    below = [f"[{place}] {note}" for note, place in numbers.items()]
+    table.caption = escape("\n".join([PAPERS_NUMBERS, *below]))
+    table.caption_justify = "left"
+    return table
+
+
+def _notes(words: Sequence[str], run: AtariRun, last: Score | None) -> str:
     """What a number beside the paper's must not be taken without."""
     diverged = int(np.sum(run.diverged_at > 0))
     notes = [
-        *_differences(run),
+        *words,
         f"{diverged} diverged" if diverged else "",
         f"{last.unfinished} of {last.games} games cut off" if last and last.unfinished else "",
     ]
@@ -146,22 +160,20 @@ def _notes(run: AtariRun, last: Score | None) -> str:
 
 
 def _differences(run: AtariRun) -> list[str]:
-    """How a run's settings differ from the paper's: the name of another protocol, or each setting."""
+    """How a run's settings differ from the paper's: what they are nearest to, by its name, and each that differs."""
     setup, settings = run.experiment.setup, run.experiment.settings()
-    usual = {
-        protocol: make_atari_experiment(
-            setup.environment, setup.algorithm, 1, run.experiment.steps, 0, preset(setup.algorithm, protocol)
-        ).settings()
-        for protocol in PROTOCOLS
-    }
-    for protocol, those in usual.items():
-        if settings == those:
-            return [] if protocol == "paper" else [protocol]
-    return settings_as_words({name: value for name, value in settings.items() if value != usual["paper"][name]})
+
+    def words(protocol: str, algorithm: str) -> list[str]:
+        chosen = preset(algorithm, protocol)
+        base = make_atari_experiment(setup.environment, setup.algorithm, 1, 1, 0, chosen).settings()
+        names = [name for name, usual in ((protocol, "paper"), (_BASELINES[algorithm], "")) if name != usual]
+        return names + settings_as_words({name: value for name, value in settings.items() if value != base[name]})
+
+    return min((words(protocol, algorithm) for protocol in PROTOCOLS for algorithm in _BASELINES), key=len)
 
 
-def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun]]:
-    """In the paper's order of games and algorithms."""
+def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun, list[str]]]:
+    """In the paper's order of games and algorithms, with words that tell each run from the paper's and the others."""
     games = {game.environment: game for game in ATARI.values()}
     order = [*games]
 
@@ -170,34 +182,43 @@ def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun]]:
         first = order.index(setup.environment) if setup.environment in order else len(order)
         return first, setup.environment, list(ATARI_ALGORITHMS).index(setup.algorithm)
 
-    return [(games.get(run.experiment.setup.environment), run) for run in sorted(runs, key=place)]
+    found = [(games.get(run.experiment.setup.environment), run, _differences(run)) for run in sorted(runs, key=place)]
+    for more in ("seed {run.experiment.seed}", "{run.path}"):  # if that is not enough
+        names = [(run.experiment.setup.environment, run.experiment.setup.algorithm, *words) for _, run, words in found]
+        for (_, run, words), name in zip(found, names, strict=True):
+            if names.count(name) > 1:
+                words.append(more.format(run=run))
+    return found
 
 
 def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
     """Every evaluation of every trial with all digits, for a file."""
     rows: list[list[Any]] = [
         ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
-         "unfinished", "entropy", "training_score", "training_games", "other_settings"]
+         "low", "high", "unfinished", "entropy", "training_score", "training_games", "notes"]
     ]  # fmt: skip
-    for _, run in _by_game(runs):
-        experiment, curves, differences = run.experiment, run.curves, " ".join(_differences(run))
+    for _, run, words in _by_game(runs):
+        experiment, curves = run.experiment, run.curves
         setup = experiment.setup
         for place, trial in enumerate(experiment.trial_numbers()):
             for evaluation in range(int(curves.evaluated[place])):
                 scores = curves.scores[place, evaluation]
                 scores = scores[np.isfinite(scores)]
                 steps = experiment.steps_of_evaluation(evaluation)
-                sd = f"{scores.std(ddof=1):.3f}" if len(scores) > 1 else ""
+                over_games = summarise(scores)
+                spread = (over_games.sd, over_games.low, over_games.high)
+                sd, low, high = (f"{value:.3f}" if np.isfinite(value) else "" for value in spread)
                 training = curves.training_score[place, evaluation]
                 rows.append(
                     [
                         *(setup.environment, setup.algorithm, experiment.seed, int(trial)),
                         *(steps, steps * setup.frame_skip, f"{scores.mean():.3f}", sd, len(scores)),
+                        *(low, high),
                         int(curves.unfinished[place, evaluation]),
                         f"{curves.entropy[place, evaluation]:.4f}",
                         f"{training:.3f}" if np.isfinite(training) else "",
                         int(curves.training_games[place, evaluation]),
-                        differences,
+                        ", ".join(words),
                     ]
                 )
     return rows
@@ -212,10 +233,10 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
     Algorithms differ in colour, settings in dashes: a full line has the paper's. Bands are 95 % intervals over trials,
     or over games where there is one trial.
     """
-    by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
-    for game, run in _by_game(runs):
-        if run.curves.evaluated.min():
-            by_game.setdefault(run.experiment.setup.environment, []).append((game, run))
+    by_game: dict[str, list[tuple[Game | None, AtariRun, list[str]]]] = {}
+    for found in _by_game(runs):
+        if found[1].curves.evaluated.min():
+            by_game.setdefault(found[1].experiment.setup.environment, []).append(found)
     columns = min(3, len(by_game))
     rows = -(-len(by_game) // columns)
     with figure_of(files, (1.0 + 4.2 * columns, 0.6 + 3.2 * rows)) as figure:
@@ -224,16 +245,19 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
             axes.set_visible(False)
         for axes, (environment, of_game) in zip(panels, by_game.items(), strict=False):
             dashes_of: dict[tuple[str, ...], str] = {(): "-"}
-            for game, run in of_game:
+            labels: set[str] = set()
+            for game, run, words in of_game:
                 algorithm = run.experiment.setup.algorithm
                 scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
                 steps = [score.steps / 1e6 for score in scores]
                 colour = COLOURS.get(algorithm, _LINE)
-                differences = _differences(run)
-                named = differences if len(differences) <= MOST_NAMED else ["other settings"]
-                title = ", ".join([ATARI_ALGORITHMS[algorithm].title, *named])
-                label = f"{title}, {run.experiment.trials} trial{'s' if run.experiment.trials > 1 else ''}"
-                dashes = dashes_of.setdefault(tuple(differences), _DASHES[(len(dashes_of) - 1) % len(_DASHES)])
+                titles = [ATARI_ALGORITHMS[algorithm].title]
+                short = ", ".join(titles + (words if len(words) <= MOST_NAMED else ["other settings"]))
+                title = ", ".join(titles + words) if short in labels else short
+                labels.add(title)
+                trials = run.experiment.trials
+                label = f"{title}, {trials} trials" if trials > 1 else f"{title}, 1 trial (band: its games)"
+                dashes = dashes_of.setdefault(tuple(words), _DASHES[(len(dashes_of) - 1) % len(_DASHES)])
                 axes.plot(steps, [score.summary.mean for score in scores], dashes, color=colour, label=label)
                 low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
                 axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
@@ -278,11 +302,6 @@ def write(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
     return list(files.values())
 
 
-def show(runs: Sequence[AtariRun]) -> Table:
-    """Table 2 for the terminal."""
-    return terminal_table(table_2(runs))
-
-
 def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
     """One page without scripts: the table, the curves and what was run."""
     text = io.StringIO()
@@ -294,7 +313,7 @@ def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
     text.write("</table></div>\n")
     text.write(picture[picture.find("<svg") :] if picture else "")
     text.write("<h2>What was run</h2>\n<ul>\n")
-    for _, run in _by_game(runs):
+    for _, run, _ in _by_game(runs):
         settings = ", ".join(f"{name}={value}" for name, value in run.experiment.settings().items())
         states = ", ".join(run.status)
         words = f"{run.path}: {run.experiment.trials} trials from seed {run.experiment.seed}; {states}; {settings}"

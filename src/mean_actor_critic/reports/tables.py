@@ -197,10 +197,15 @@ def runs_table(folder: Path) -> tuple[Table, int]:
     return table, len(found)
 
 
+def in_millions(steps: int) -> str:
+    """Agent steps for people."""
+    return f"{steps / 1e6:.4g}M" if steps >= 10**5 else str(steps)
+
+
 def extent_and_mean(run: Run | AtariRun) -> tuple[str, str]:
     """How far a run is, in episodes or agent steps, and what it came to lately."""
     if isinstance(run, AtariRun):
-        done, total = (f"{steps / 1e6:.4g}M" for steps in (int(run.steps_done.min()), run.experiment.steps))
+        done, total = (in_millions(steps) for steps in (int(run.steps_done.min()), run.experiment.steps))
         mean = float(np.mean(run.final_scores))
         return f"{done}/{total} steps", "–" if np.isnan(mean) else f"{mean:.1f}"
     episodes = int(run.episodes_done.min())

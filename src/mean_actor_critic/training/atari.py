@@ -291,6 +291,11 @@ class Evaluation:
             self._batch[:], self._so_far[:] = np.nan, 0
 
     @property
+    def games_over(self) -> int:
+        """Games that have ended or been cut off so far."""
+        return len(self.scores) + (0 if self.finished else int(np.isfinite(self._batch).sum()))
+
+    @property
     def entropy(self) -> float:
         """The policy's so far in nats, mean over steps and environments."""
         return self._entropy / self.step

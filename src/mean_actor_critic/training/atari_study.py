@@ -142,7 +142,7 @@ class AtariStudy:
         if not np.isnan(scores).any():
             words.append(f"evaluated {np.mean(scores):.1f}")
         if self._evaluation is not None:
-            words.append(f"evaluating, {len(self._evaluation.scores)} games")
+            words.append(f"evaluating, {self._evaluation.games_over} games")
         return ", ".join(words)
 
     def arrays(self) -> Arrays:

@@ -219,8 +219,9 @@ def _play_games(
         )
         while not evaluation.finished:
             evaluation.turn()
-            if on_progress and len(evaluation.scores):
-                done = place * games + min(games, len(evaluation.scores))
-                on_progress(Progress(done, scores.size, float(np.mean(evaluation.scores)), diverged=0))
+            if on_progress:
+                done = place * games + min(games, evaluation.games_over)
+                mean = float(np.mean(evaluation.scores)) if len(evaluation.scores) else np.nan
+                on_progress(Progress(done, scores.size, mean, 0, f"{evaluation.step} steps"))
         scores[place] = evaluation.scores[:games]
     return scores

@@ -20,7 +20,7 @@ from mean_actor_critic.environments.fleet import cores
 # and looks at priorities within each, so that the session needs the lowest one too.
 _NOTHING = """
 import contextlib, os, sys, time
-core, parent = map(int, sys.argv[1:])
+core, parent = map(int, sys.argv[1:3])
 os.sched_setaffinity(0, {core})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 with contextlib.suppress(OSError):
@@ -36,8 +36,11 @@ while os.getppid() == parent:
         for _ in range(10_000):
             pass
 """
+NAME = "mean-actor-critic keeps this core awake"  # what lists of processes show
+SWITCH = "MAC_CORES_AWAKE"  # an environment variable; 0 lets them sleep
 MOST_CORES = 16
-_QUOTAS = {"/sys/fs/cgroup/cpu.max": "max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1"}  # what says "none"
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 @contextlib.contextmanager
@@ -45,11 +48,12 @@ def cores_awake() -> Iterator[list[int]]:
     """Within the block the cores that this process may use stay awake; gives the processes that see to it.
 
     There are none where it would not help or might harm: on one core, on more than a game can use, where the system has
-    no such priority, and where the time that they take counts against a quota.
+    no such priority, and where the time that they take counts against a quota; nor with MAC_CORES_AWAKE=0.
     """
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        if hasattr(os, "SCHED_IDLE") and 1 < cores() <= MOST_CORES and not _has_quota():
+        wanted = hasattr(os, "SCHED_IDLE") and os.environ.get(SWITCH) != "0"
+        if wanted and 1 < cores() <= MOST_CORES and not _has_quota():
             with contextlib.suppress(OSError):  # training goes on without
                 processes.extend(map(_keep_awake, sorted(os.sched_getaffinity(0))))
         yield [process.pid for process in processes]
@@ -62,7 +66,7 @@ def cores_awake() -> Iterator[list[int]]:
 
 def _keep_awake(core: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _NOTHING, str(core), str(os.getpid())],
+        [sys.executable, "-I", "-S", "-c", _NOTHING, str(core), str(os.getpid()), NAME],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -71,9 +75,23 @@ def _keep_awake(core: int) -> subprocess.Popen[bytes]:
 
 
 def _has_quota() -> bool:
-    """Whether this process may take less time than its cores have."""
-    for file, none in _QUOTAS.items():
-        with contextlib.suppress(OSError):
-            if Path(file).read_text().split()[:1] != [none]:
-                return True
+    """Whether this process may take less time than its cores have, by its control group or one around it."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, kinds, place = line.split(":", 2)
+            if kinds not in ("", "cpu", "cpu,cpuacct", "cpuacct,cpu"):
+                continue
+            root = _GROUPS / "cpu" if kinds else _GROUPS
+            file, none = ("cpu.cfs_quota_us", "-1") if kinds else ("cpu.max", "max")
+            group = root / place.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root) and not _says(folder / file, none):
+                    return True
     return False
+
+
+def _says(file: Path, word: str) -> bool:
+    """Whether a file begins with a word, or is not there."""
+    with contextlib.suppress(OSError):
+        return file.read_text().split()[:1] == [word]
+    return True
