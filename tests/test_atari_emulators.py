@@ -27,16 +27,18 @@ def actions_of(game, steps, environments, seed=0):
     return np.random.default_rng(seed).integers(actions, size=(steps, environments)).astype(np.int32)
 
 
-@pytest.mark.parametrize("game", ["Pong", "Breakout", "SpaceInvaders"])
-def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game):
+@pytest.mark.parametrize(
+    ("game", "grey"), [("Pong", True), ("Breakout", True), ("SpaceInvaders", True), ("Pong", False)]
+)
+def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game, grey):
     """The same ROM and actions through one environment, wrapper by wrapper. Random starts have their own test."""
     gymnasium.register_envs(ale_py)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         single = gymnasium.make(f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0)
-        wrapped = AtariPreprocessing(single, noop_max=0, frame_skip=4, screen_size=84, grayscale_obs=True)
+        wrapped = AtariPreprocessing(single, noop_max=0, frame_skip=4, screen_size=84, grayscale_obs=grey)
         other = FrameStackObservation(wrapped, 4, padding_type="zero")
-    ours = emulators_of(game, 1, training=False, noop_max=0, fire_reset=False)
+    ours = emulators_of(game, 1, training=False, noop_max=0, fire_reset=False, grey=grey)
     expected, _ = other.reset(seed=0)
     seen = ours.begin()
     np.testing.assert_allclose(seen[0].astype(int), expected.astype(int), atol=1)

@@ -119,7 +119,7 @@ class Lengths:
     ],
 )
 def test_an_evaluation_counts_every_batch_that_it_begins(batches, scores, unfinished, steps):
-    network = initial_game_network(jax.random.key(0), game_layer_shapes(1, SIDE, ACTIONS, ACTIONS))
+    network = initial_game_network(jax.random.key(0), game_layer_shapes((1, SIDE, SIDE), ACTIONS, ACTIONS))
     even = network._replace(policy=jax.tree.map(np.zeros_like, network.policy))
     setup = AtariSetup(GAME, **SMALL)
     evaluation = atari.Evaluation(setup, Lengths(*batches), even, 0, 0, 0, games=5, steps=10)

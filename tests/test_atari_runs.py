@@ -209,6 +209,17 @@ def test_an_agent_acts_on_one_observation_and_on_many(tmp_path, finished):
         agent.predict(observation[:, :1])
 
 
+def test_games_in_colour_are_played_and_resumed(tmp_path):
+    small = {"trials": 1, "steps": 40, "evaluation_steps": 4, "grey": False}
+    whole = train(tmp_path / "whole", **small)
+    with pytest.raises(Stop):
+        train(tmp_path / "parts", **small, on_progress=stopped_after(1))
+    assert atari_loop.resume_atari(tmp_path / "parts", threads=1).digest == whole.digest
+    observation = np.random.default_rng(0).integers(0, 256, (2, 36, 36, 3), np.uint8)
+    whole.agent().save(tmp_path / "agent.safetensors")
+    assert mac.Agent.load(tmp_path / "agent.safetensors").action_probabilities(observation).shape == (4,)
+
+
 def test_runs_of_the_two_kinds_are_told_apart(finished):
     assert isinstance(load_run(finished.path), AtariRun)
     for refused in (mac.Run.load, mac.resume):
@@ -240,7 +251,7 @@ def rows_of(file):
 
 
 def test_a_game_can_be_checked():
-    assert "4 actions, screens of 4 × 84 × 84" in command("check", GAME).out
+    assert "4 actions, observations of 4 × 84 × 84" in command("check", GAME).out
     assert_refused(command("check", "ALE/Breakot-v5"), 2, "ALE/Breakout-v5")
 
 

@@ -160,7 +160,7 @@ def test_the_convolution_by_matrix_products_equals_xla_s_forward_and_backward(si
 
 
 def random_network(values, seed=0):
-    return initial_game_network(jax.random.key(seed), game_layer_shapes(2, 36, 3, values))
+    return initial_game_network(jax.random.key(seed), game_layer_shapes((2, 36, 36), 3, values))
 
 
 def test_numpy_and_jax_see_the_same():
@@ -173,8 +173,8 @@ def test_numpy_and_jax_see_the_same():
 
 
 def test_weights_begin_orthogonal_and_biases_at_zero():
-    assert game_layer_shapes(4, 84, 6, 6).features.weight == (3136, 512)
-    network = initial_game_network(jax.random.key(0), game_layer_shapes(4, 52, 6, 6))
+    assert game_layer_shapes((4, 84, 84), 6, 6).features.weight == (3136, 512)
+    network = initial_game_network(jax.random.key(0), game_layer_shapes((4, 52, 52), 6, 6))
     layers = [*network.convolutions, network.features, network.policy, network.critic]
     for layer, scale in zip(layers, [2, 2, 2, 2, 1, 1], strict=True):
         matrix = np.asarray(layer.weight).reshape(-1, layer.weight.shape[-1])

@@ -211,11 +211,10 @@ def _game_arrays(network: GameNetwork) -> store.Arrays:
 
 def _game_network(experiment: AtariExperiment, spaces: Spaces, arrays: store.Arrays) -> GameNetwork:
     setup = experiment.setup
-    if spaces.observation.shape != (setup.stack, setup.screen_size, setup.screen_size):
+    if spaces.observation.shape != setup.observation_shape:
         raise ValueError("the observation space does not fit the settings")
-    shapes = game_layer_shapes(
-        setup.stack, setup.screen_size, spaces.actions, 1 if setup.has_state_values else spaces.actions
-    )
+    values = 1 if setup.has_state_values else spaces.actions
+    shapes = game_layer_shapes(setup.observation_shape, spaces.actions, values)
 
     def layer(place: str, shape: Layer) -> Layer:
         found = Layer(arrays[f"network/{place}/weight"], arrays[f"network/{place}/bias"])

@@ -54,7 +54,8 @@ class AtariSetup:
     noop_max: int = whole(30, "a game begins with fewer than so many idle frames, drawn at random", low=0, high=1000)
     fire_reset: bool = switch(True, "press FIRE, where there is one, when a game or a training life begins")
     episodic_life: bool = switch(True, "in training, a lost life ends the episode, though not the game")
-    screen_size: int = whole(84, "height and width in pixels that the screen is shrunk to, grey", low=36, high=210)
+    screen_size: int = whole(84, "height and width in pixels that the screen is shrunk to", low=36, high=210)
+    grey: bool = switch(True, "screens in shades of grey, not in colour")
     stack: int = whole(4, "screens of an observation, the last so many steps", high=16)
     all_actions: bool = switch(False, "all 18 actions instead of those that the game uses")
     max_episode_frames: int = whole(108_000, "frames after which a game is cut off", high=10**9)
@@ -78,6 +79,12 @@ class AtariSetup:
     def has_state_values(self) -> bool:
         """Whether the critic values states, not actions."""
         return "state values" in ATARI_ALGORITHMS[self.algorithm].parts
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Of one environment, uint8: [stack, height, width], in colour with three values for each pixel."""
+        shape = (self.stack, self.screen_size, self.screen_size)
+        return shape if self.grey else (*shape, 3)
 
     @property
     def steps_per_update(self) -> int:

@@ -1,6 +1,7 @@
 """Multi-layer perceptrons and the Atari network as plain tuples of layers, for JAX (training) and NumPy (agents)."""
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -137,7 +138,7 @@ class GameNetwork(NamedTuple):
 class Activations(NamedTuple):
     """All that a forward pass computed, from which a backward pass can go on without another."""
 
-    observation: Any  # uint8 [n, stack, height, width]
+    observation: Any  # uint8 [n, stack, height, width], or [n, stack, height, width, 3]
     maps: tuple[Any, ...]  # of each convolution [n, height, width, filters], after the ReLU
     features: Any  # [n, FEATURES], after the ReLU
     logits: Any  # [n, actions]
@@ -145,9 +146,16 @@ class Activations(NamedTuple):
 
 
 def screens(observation: Any) -> Any:
-    """Observations uint8 [n, stack, height, width] as float32 images [n, height, width, stack], from 0 to 255."""
+    """Observations uint8 [n, stack, height, width] as float32 images [n, height, width, stack], from 0 to 255.
+
+    In colour, [n, stack, height, width, 3], all colours of all screens are channels.
+    """
     xp = observation.__array_namespace__()
-    return xp.permute_dims(observation, (0, 2, 3, 1)).astype("float32")
+    if observation.ndim == 4:
+        return xp.permute_dims(observation, (0, 2, 3, 1)).astype("float32")
+    n, stack, height, width, colours = observation.shape
+    seen = xp.permute_dims(observation, (0, 2, 3, 1, 4))
+    return xp.reshape(seen, (n, height, width, stack * colours)).astype("float32")
 
 
 def convolve(x: Any, weight: Any, stride: int) -> Any:
@@ -177,7 +185,7 @@ def convolve(x: Any, weight: Any, stride: int) -> Any:
 
 
 def game_outputs(network: GameNetwork, observation: Any, convolution: Convolve = convolve) -> Activations:
-    """The forward pass for observations uint8 [n, stack, height, width].
+    """The forward pass for observations uint8 [n, stack, height, width], or [n, stack, height, width, 3].
 
     Args:
         network: its weights.
@@ -195,9 +203,10 @@ def game_outputs(network: GameNetwork, observation: Any, convolution: Convolve =
     return Activations(observation, tuple(maps), features, logits, values)
 
 
-def game_layer_shapes(stack: int, screen_size: int, actions: int, values: int) -> GameNetwork:
-    """The shapes of all weights and biases, in the place of these."""
-    channels, side, convolutions = stack, screen_size, []
+def game_layer_shapes(observation: Sequence[int], actions: int, values: int) -> GameNetwork:
+    """The shapes of all weights and biases, in the place of these, for observations of a shape without n."""
+    stack, side, _, *colours = observation
+    channels, convolutions = stack * math.prod(colours), []
     for kernel, stride, filters in CONVOLUTIONS:
         convolutions.append(Layer((kernel, kernel, channels, filters), (filters,)))
         channels, side = filters, (side - kernel) // stride + 1

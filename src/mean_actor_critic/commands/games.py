@@ -80,7 +80,7 @@ def check(options: argparse.Namespace) -> str:
         )
     spaces = find_game(AtariSetup(options.environment)).spaces
     shape = " × ".join(map(str, spaces.observation.shape or ()))
-    return f"{options.environment}: can be trained; {spaces.actions} actions, screens of {shape} grey pixels"
+    return f"{options.environment}: can be trained; {spaces.actions} actions, observations of {shape} pixels"
 
 
 def is_game(options: argparse.Namespace) -> bool:

@@ -78,6 +78,8 @@ def find_game(setup: AtariSetup) -> Game:
 def _vector(setup: AtariSetup, rom: str, environments: int, threads: int, **screen: Any) -> Any:
     from ale_py.vector_env import AtariVectorEnv
 
+    stack, height, width = setup.observation_shape[:3]
+    usual = {"img_height": height, "img_width": width, "stack_num": stack, "grayscale": setup.grey}
     return AtariVectorEnv(
         rom,
         environments,
@@ -91,7 +93,7 @@ def _vector(setup: AtariSetup, rom: str, environments: int, threads: int, **scre
         use_fire_reset=setup.fire_reset,
         reward_clipping=False,
         episodic_life=False,
-        **({"img_height": setup.screen_size, "img_width": setup.screen_size, "stack_num": setup.stack} | screen),
+        **(usual | screen),
     )
 
 

@@ -56,7 +56,7 @@ class Rollout(NamedTuple):
 
 def initial_state(setup: AtariSetup, actions: int, key: Array) -> GameLearnerState:
     """A learner before its first update."""
-    shapes = game_layer_shapes(setup.stack, setup.screen_size, actions, 1 if setup.has_state_values else actions)
+    shapes = game_layer_shapes(setup.observation_shape, actions, 1 if setup.has_state_values else actions)
     network = initial_game_network(key, shapes)
     # 1, not 0: as in TensorFlow, where the first steps are small ones
     return GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
