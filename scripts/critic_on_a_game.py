@@ -15,7 +15,7 @@ import numpy as np
 from mean_actor_critic import Agent, AtariRun
 from mean_actor_critic.environments.atari import Emulators, find_game
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.kernels import convolve
+from mean_actor_critic.kernels import XLA
 from mean_actor_critic.networks import game_outputs, inverse_cdf, softmax
 
 SEED = 1_000_000  # no training's
@@ -29,7 +29,7 @@ def measure(agent: Agent, turns: int) -> dict[str, float]:
     game = find_game(setup)
     seeds = functools.partial(emulator_seed, SEED, 0)
     emulators = Emulators(setup, game.rom, setup.environments, seeds, training=True)
-    forward = jax.jit(lambda network, seen: game_outputs(network, seen, convolve))
+    forward = jax.jit(lambda network, seen: game_outputs(network, seen, XLA.forward))
     random = np.random.default_rng(SEED)
     observation = emulators.begin()
     played = []

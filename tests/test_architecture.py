@@ -21,6 +21,7 @@ LAYERS = (
     {"replay"},
     {"types"},
     {"critic_targets", "estimators", "kernels"},
+    {"native"},
     {"learners"},
     {"environments"},
     {"store"},

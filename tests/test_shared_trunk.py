@@ -167,7 +167,7 @@ def test_numpy_and_jax_see_the_same():
     network = random_network(3)
     observation = np.random.default_rng(3).integers(0, 256, (2, 2, 36, 36), np.uint8)
     on_host = game_outputs(jax.tree.map(np.asarray, network), observation)
-    compiled = jax.jit(lambda n, o: game_outputs(n, o, kernels.convolve))(network, observation)
+    compiled = jax.jit(lambda n, o: game_outputs(n, o, kernels.XLA.forward))(network, observation)
     np.testing.assert_allclose(on_host.logits, compiled.logits, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(on_host.values, compiled.values, rtol=1e-4, atol=1e-5)
 
@@ -196,13 +196,13 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
         return shared_trunk.combined_loss(setup, HYPER, logits, values, action, returns, weight)
 
     def whole(network):
-        outputs = [game_outputs(network, seen, kernels.convolve) for seen in observations]
+        outputs = [game_outputs(network, seen, kernels.XLA.forward) for seen in observations]
         return outcome(*(shared_trunk.rows_of([getattr(o, part) for o in outputs]) for part in ("logits", "values")))
 
     def in_parts(network):
         acted = [game_outputs(network, seen) for seen in observations]
         outputs = (shared_trunk.rows_of([getattr(step, part) for step in acted]) for part in ("logits", "values"))
-        return shared_trunk.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs))
+        return shared_trunk.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs), kernels.XLA.backward)
 
     for found, wanted in zip(
         jax.tree.leaves(jax.jit(in_parts)(network)), jax.tree.leaves(jax.jit(jax.grad(whole))(network)), strict=True
@@ -280,7 +280,7 @@ def test_a_masked_step_teaches_nothing():
         )  # fmt: skip
         changed = acted._replace(logits=acted.logits.at[1].add(change), values=acted.values.at[1].add(change))
         return shared_trunk.update(
-            setup_of("mac"), HYPER, state, rollout, (changed,), jnp.ones(2), jnp.int32(9)
+            setup_of("mac"), HYPER, state, rollout, (changed,), jnp.ones(2), jnp.int32(9), kernels.XLA.backward
         ).network
 
     one, other = learn(0, 5.0, 0.0), learn(2, -5.0, 0.25)
@@ -306,7 +306,8 @@ def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
             action[None], jnp.where(action == context, 7.0, 0.0)[None], jnp.ones((1, environments), bool),
             jnp.zeros((1, environments)), jnp.ones((1, environments), bool),
         )  # fmt: skip
-        return shared_trunk.update(setup, HYPER, state, rollout, (acted,), jnp.zeros(environments), jnp.int32(1)), None
+        after, back = jnp.zeros(environments), kernels.XLA.backward
+        return shared_trunk.update(setup, HYPER, state, rollout, (acted,), after, jnp.int32(1), back), None
 
     # until RMSProp has forgotten that its mean square began at 1: 0.99 ** 1500 is 3e-7, while 0.99 ** 400 is still 0.02
     keys = jax.random.split(jax.random.key(0), 1500)

@@ -5,13 +5,16 @@ arithmetic when one side is a few elements wide (an observation of 4 numbers, 2 
 layer is written as multiply-and-sum, which XLA fuses into one vectorised loop. Measured in `benchmarks/`.
 """
 
+import functools
 import operator
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mean_actor_critic.networks import fold_actions
+from mean_actor_critic.networks import CONVOLUTIONS, Layer, MapsOf, convolved, fold_actions
 
 NARROW = 8  # a side of at most this many elements is multiplied out instead of handed to the matrix library
 
@@ -50,10 +53,57 @@ def log_softmax(logits: Float[Array, "*batch actions"]) -> Float[Array, "*batch 
     return shifted - jnp.log(fold_actions(operator.add, jnp.exp(shifted)))
 
 
-def convolve(
-    x: Float[Array, "n height width channels"], weight: Float[Array, "kernel kernel channels filters"], stride: int
-) -> Float[Array, "n rows columns filters"]:
+# --- the trunk of the Atari network ----------------------------------------------------------------------------------
+
+Images = Float[Array, "n height width channels"]
+BackwardOfAStep = Callable[[Sequence[Layer], Images, Sequence[Array], Array], tuple[Layer, ...]]
+# (convolutions, images of each step, their maps, gradients of the last of these) -> gradient of the convolutions
+Backward = Callable[[Sequence[Layer], Sequence[Images], Sequence[Sequence[Array]], Sequence[Array]], tuple[Layer, ...]]
+
+
+class Trunk(NamedTuple):
+    """A way to do the convolutions of the Atari network, each with its ReLU, forward and backward."""
+
+    forward: MapsOf
+    backward: Backward
+
+
+def sum_of(backward: BackwardOfAStep) -> Backward:
+    """Backward through the steps of a rollout, one at a time: all rows at once need more cache than there is."""
+
+    def steps_backward(
+        convolutions: Sequence[Layer],
+        images: Sequence[Images],
+        maps: Sequence[Sequence[Array]],
+        gradients: Sequence[Array],
+    ) -> tuple[Layer, ...]:
+        steps = [backward(convolutions, *step) for step in zip(images, maps, gradients, strict=True)]
+        return jax.tree.map(lambda *parts: functools.reduce(operator.add, parts), *steps)
+
+    return steps_backward
+
+
+def convolve(x: Images, weight: Float[Array, "kernel kernel channels filters"], stride: int) -> Images:
     """XLA's own convolution, without padding: what accelerators have hardware for, and on CPU faster than patches."""
     return jax.lax.conv_general_dilated(
         x, weight, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
+
+
+def _backward_of_a_step(
+    convolutions: Sequence[Layer], images: Images, maps: Sequence[Array], gradient: Array
+) -> tuple[Layer, ...]:
+    inputs, layers = (images, *maps[:-1]), []
+    for place in reversed(range(len(CONVOLUTIONS))):
+        x, weight, stride = inputs[place], convolutions[place].weight, CONVOLUTIONS[place][1]
+        gradient = jnp.where(maps[place] > 0, gradient, 0)
+        # only the pullbacks are used: XLA leaves out the convolutions themselves
+        _, of_weight = jax.vjp(lambda w, x=x, s=stride: convolve(x, w, s), weight)
+        layers.append(Layer(of_weight(gradient)[0], jnp.sum(gradient, axis=(0, 1, 2))))
+        if place > 0:
+            _, of_input = jax.vjp(lambda x, w=weight, s=stride: convolve(x, w, s), x)
+            gradient = of_input(gradient)[0]
+    return tuple(reversed(layers))
+
+
+XLA = Trunk(functools.partial(convolved, convolution=convolve), sum_of(_backward_of_a_step))

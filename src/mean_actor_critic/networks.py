@@ -124,6 +124,7 @@ BRIGHTEST = 255  # of a pixel
 _TRUNK_SCALE, _HEAD_SCALE = 2**0.5, 1.0  # of orthogonal weights
 
 Convolve = Callable[[Any, Any, int], Any]  # (x [n, height, width, channels], weight, stride) -> without padding
+MapsOf = Callable[[Sequence[Layer], Any], tuple[Any, ...]]  # (convolutions, images) -> the map of each
 
 
 class GameNetwork(NamedTuple):
@@ -184,23 +185,39 @@ def convolve(x: Any, weight: Any, stride: int) -> Any:
     return xp.reshape(rows, (-1, height, width, filters))
 
 
-def game_outputs(network: GameNetwork, observation: Any, convolution: Convolve = convolve) -> Activations:
+def convolved(convolutions: Sequence[Layer], images: Any, convolution: Convolve = convolve) -> tuple[Any, ...]:
+    """The map of each convolution [n, rows, columns, filters] for images [n, height, width, channels].
+
+    Args:
+        convolutions: the layers, first to last.
+        images: a NumPy or JAX array.
+        convolution: how to convolve; all ways give the same up to rounding.
+    """
+    maps: list[Any] = []
+    for layer, (_, stride, _) in zip(convolutions, CONVOLUTIONS, strict=True):
+        maps.append(_relu(convolution(maps[-1] if maps else images, layer.weight, stride) + layer.bias))
+    return tuple(maps)
+
+
+def for_bytes(convolutions: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The convolutions for images of pixels from 0 to 255: the weights are scaled, which are fewer than pixels."""
+    first, *others = convolutions
+    return (first._replace(weight=first.weight * (1 / BRIGHTEST)), *others)
+
+
+def game_outputs(network: GameNetwork, observation: Any, maps_of: MapsOf = convolved) -> Activations:
     """The forward pass for observations uint8 [n, stack, height, width], or [n, stack, height, width, 3].
 
     Args:
         network: its weights.
         observation: a NumPy or JAX array.
-        convolution: how to convolve; all ways give the same up to rounding.
+        maps_of: the convolutions; all ways give the same up to rounding.
     """
-    x, maps, scale = screens(observation), [], 1.0 / BRIGHTEST  # the weights are scaled, which are fewer than pixels
-    for layer, (_, stride, _) in zip(network.convolutions, CONVOLUTIONS, strict=True):
-        x = _relu(convolution(x, layer.weight * scale, stride) + layer.bias)
-        scale = 1.0
-        maps.append(x)
-    xp = x.__array_namespace__()
-    features = _relu(xp.reshape(x, (x.shape[0], -1)) @ network.features.weight + network.features.bias)
+    maps = maps_of(for_bytes(network.convolutions), screens(observation))
+    xp, last = observation.__array_namespace__(), maps[-1]
+    features = _relu(xp.reshape(last, (last.shape[0], -1)) @ network.features.weight + network.features.bias)
     logits, values = (features @ head.weight + head.bias for head in (network.policy, network.critic))
-    return Activations(observation, tuple(maps), features, logits, values)
+    return Activations(observation, maps, features, logits, values)
 
 
 def game_layer_shapes(observation: Sequence[int], actions: int, values: int) -> GameNetwork:

@@ -17,13 +17,12 @@ from jaxtyping import Array, Bool, Float, Int
 from mean_actor_critic.atari_experiment import AtariHyper, AtariSetup
 from mean_actor_critic.critic_targets import n_step
 from mean_actor_critic.estimators import ESTIMATORS, policy_loss
-from mean_actor_critic.kernels import convolve, log_softmax
+from mean_actor_critic.kernels import Backward, log_softmax
 from mean_actor_critic.networks import (
-    BRIGHTEST,
-    CONVOLUTIONS,
     Activations,
     GameNetwork,
     Layer,
+    for_bytes,
     game_layer_shapes,
     initial_game_network,
     screens,
@@ -100,6 +99,7 @@ def update(
     acted: Sequence[Activations],
     last_value: Float[Array, " environment"],
     updates: Int[Array, ""],
+    maps_backward: Backward,
     decided: GameNetwork | None = None,
 ) -> GameLearnerState:
     """Learn from one rollout. A state that would become non-finite stays as it is from then on.
@@ -112,6 +112,7 @@ def update(
         acted: the forward pass that decided each of its steps.
         last_value: of the states after the rollout, with these weights too.
         updates: of the whole trial, for the learning rate's schedule.
+        maps_backward: how to go back through the convolutions.
         decided: the weights that `acted`, if they are not those of `state`; the gradient is theirs.
     """
     reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
@@ -123,8 +124,8 @@ def update(
         return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
     logits, values = rows_of([step.logits for step in acted]), rows_of([step.values for step in acted])
-    of_outputs = jax.grad(loss, argnums=(0, 1))(logits, values)
-    gradient = backward(state.network if decided is None else decided, acted, *of_outputs)
+    of_logits, of_values = jax.grad(loss, argnums=(0, 1))(logits, values)
+    gradient = backward(decided or state.network, acted, of_logits, of_values, maps_backward)
     return descend(setup, hyper, state, gradient, updates)
 
 
@@ -144,50 +145,27 @@ def backward(
     acted: Sequence[Activations],
     logits_gradient: Float[Array, "n action"],
     values_gradient: Float[Array, "n value"],
+    maps_backward: Backward,
 ) -> GameNetwork:
-    """The gradient of the weights, from the forward pass of each step and the gradient of all their outputs.
-
-    Convolutions go back step by step: all rows at once take longer than their parts, which fit into caches.
-    """
+    """The gradient of the weights, from the forward pass of each step and the gradient of all their outputs."""
     features = rows_of([step.features for step in acted])
     features_gradient = logits_gradient @ network.policy.weight.T + values_gradient @ network.critic.weight.T
     features_gradient = jnp.where(features > 0, features_gradient, 0)
     flat_gradient = features_gradient @ network.features.weight.T
     last = rows_of([step.maps[-1] for step in acted])
-    convolutions = [
-        _convolutions_backward(network, step, gradient)
-        for step, gradient in zip(acted, steps_of(flat_gradient.reshape(last.shape), len(acted)), strict=True)
-    ]
+    gradients = steps_of(flat_gradient.reshape(last.shape), len(acted))
+    images, maps = [screens(step.observation) for step in acted], [step.maps for step in acted]
+    convolutions = for_bytes(maps_backward(for_bytes(network.convolutions), images, maps, gradients))
 
     def dense(x: Array, gradient: Array) -> Layer:
         return Layer(x.T @ gradient, jnp.sum(gradient, axis=0))
 
     return GameNetwork(
-        jax.tree.map(lambda *steps: _sum(steps), *convolutions),
+        convolutions,
         dense(last.reshape(len(last), -1), features_gradient),
         dense(features, logits_gradient),
         dense(features, values_gradient),
     )
-
-
-def _sum(parts: Sequence[Array]) -> Array:
-    return functools.reduce(operator.add, parts)
-
-
-def _convolutions_backward(network: GameNetwork, outputs: Activations, gradient: Array) -> tuple[Layer, ...]:
-    inputs = (screens(outputs.observation), *outputs.maps[:-1])
-    layers: list[Layer] = []
-    for place in reversed(range(len(CONVOLUTIONS))):
-        x, weight, stride = inputs[place], network.convolutions[place].weight, CONVOLUTIONS[place][1]
-        gradient = jnp.where(outputs.maps[place] > 0, gradient, 0)
-        scale = 1 / BRIGHTEST if place == 0 else 1.0
-        # only the pullbacks are used: XLA leaves out the convolutions themselves
-        _, of_weight = jax.vjp(lambda w, x=x, s=stride: convolve(x, w, s), weight)
-        layers.append(Layer(of_weight(gradient)[0] * scale, jnp.sum(gradient, axis=(0, 1, 2))))
-        if place > 0:
-            _, of_input = jax.vjp(lambda x, w=weight, s=stride: convolve(x, w, s), x)
-            gradient = of_input(gradient)[0]
-    return tuple(reversed(layers))
 
 
 def descend(
@@ -195,7 +173,7 @@ def descend(
 ) -> GameLearnerState:
     """One step of TensorFlow's RMSProp on a gradient of bounded length."""
     rms: Any = optax.scale_by_rms(decay=hyper.rms_decay, eps=hyper.rms_epsilon, initial_scale=1.0, eps_in_sqrt=True)
-    norm = jnp.sqrt(_sum([jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
+    norm = jnp.sqrt(functools.reduce(operator.add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
     healthy = (state.diverged_at == 0) & jnp.isfinite(norm)  # which it is only if all of the gradient is
     shortened = jax.tree.map(
         lambda leaf: leaf * (hyper.gradient_norm / jnp.maximum(norm, hyper.gradient_norm)), gradient

@@ -17,7 +17,7 @@ from jaxtyping import Array
 from mean_actor_critic.atari_experiment import AtariExperiment, AtariHyper, AtariSetup
 from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.kernels import convolve, log_softmax
+from mean_actor_critic.kernels import log_softmax
 from mean_actor_critic.learners import shared_trunk
 from mean_actor_critic.learners.shared_trunk import GameLearnerState, Rollout
 from mean_actor_critic.networks import Activations, GameNetwork, game_outputs, inverse_cdf, softmax
@@ -48,7 +48,7 @@ def acting_program(rows: int) -> Callable[..., tuple[Array, Activations]]:
     def act(
         network: GameNetwork, observation: Array, seed: Array, trial: Array, step: Array
     ) -> tuple[Array, Activations]:
-        outputs = game_outputs(network, observation, convolve)
+        outputs = game_outputs(network, observation, at.trunk.forward)
         draws = step_draws(seed, trial, step, observation.shape[0])
         return inverse_cdf(softmax(outputs.logits), draws).astype(jnp.int32), outputs
 
@@ -58,7 +58,8 @@ def acting_program(rows: int) -> Callable[..., tuple[Array, Activations]]:
 @functools.cache
 def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
     """Compiled `(network, observation [n]) -> state values [n]`."""
-    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, convolve)))
+    maps_of = placement(setup.environments).trunk.forward
+    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, maps_of)))
 
 
 @functools.cache
@@ -68,27 +69,29 @@ def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
     `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
     The state given is consumed, except with `pipelined`, where its network is still acting.
     """
+    at = placement(setup.environments)
 
     def learn(
         hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
         after: Any, updates: Array, decided: GameNetwork | None,
     ) -> GameLearnerState:  # fmt: skip
-        outputs = after if setup.pipelined else game_outputs(state.network, after, convolve)
+        outputs = after if setup.pipelined else game_outputs(state.network, after, at.trunk.forward)
         last_value = shared_trunk.state_values(setup, outputs)
-        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates, decided)
+        back = at.trunk.backward
+        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates, back, decided)
 
-    at = placement(setup.environments)
     return jax.jit(learn, out_shardings=at.state, donate_argnums=() if setup.pipelined else 1)
 
 
 @functools.cache
-def playing_program(greedy: bool) -> Callable[..., tuple[Array, Array]]:
-    """Compiled `(network, observation [n], seed, trial, evaluation, step) -> action [n], mean entropy []`."""
+def playing_program(rows: int, greedy: bool) -> Callable[..., tuple[Array, Array]]:
+    """Compiled `(network, observation [rows], seed, trial, evaluation, step) -> action [rows], mean entropy []`."""
+    maps_of = placement(rows).trunk.forward
 
     def play(
         network: GameNetwork, observation: Array, seed: Array, trial: Array, evaluation: Array, step: Array
     ) -> tuple[Array, Array]:
-        logits = game_outputs(network, observation, convolve).logits
+        logits = game_outputs(network, observation, maps_of).logits
         policy = softmax(logits)
         draws = evaluation_draws(seed, trial, evaluation, step, observation.shape[0])
         chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(policy, draws)
@@ -255,7 +258,7 @@ class Evaluation:
         self._keys = (np.uint32(seed), np.int32(trial), np.int32(number))
         self._games = setup.evaluation_games if games is None else games
         self._steps = setup.evaluation_steps if steps is None else steps
-        self._play = playing_program(greedy)
+        self._play = playing_program(emulators.environments, greedy)
         self.step = 0  # of each environment
         self._batch_step = 0
         self._entropy = 0.0  # summed over steps

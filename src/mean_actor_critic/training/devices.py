@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from mean_actor_critic import native
 from mean_actor_critic._version import __version__
 from mean_actor_critic.environments.fleet import cores
 
@@ -35,8 +36,7 @@ def prepare(engine: str = "compiled") -> None:
     if engine in ("hosted", "atari"):
         config.update("jax_cpu_enable_async_dispatch", False)
     if config.jax_compilation_cache_dir is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        cache = Path(home) / "mean_actor_critic" / "jax"
+        cache = native.cache_folder() / "jax"
         try:
             cache.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -54,7 +54,9 @@ def mesh(count: int) -> Mesh:
 def versions(engine: str = "compiled") -> dict[str, str]:
     """All that the bits of a result depend on, besides the experiment and the compiled width."""
     prepare(engine)
-    emulator = {"ale_py": importlib.metadata.version("ale_py")} if engine == "atari" else {}
+    of_games = {}
+    if engine == "atari":
+        of_games = {"ale_py": importlib.metadata.version("ale_py"), "convolutions": native.compiler() or "XLA"}
     return {
         "mean_actor_critic": __version__,
         "python": platform.python_version(),
@@ -66,7 +68,7 @@ def versions(engine: str = "compiled") -> dict[str, str]:
         "devices": str(jax.device_count()),
         "machine": f"{platform.machine()} {_processor()}",
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        **emulator,
+        **of_games,
     }
 
 

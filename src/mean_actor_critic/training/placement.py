@@ -6,11 +6,14 @@ device, XLA's own threads got next to nothing out of a second core.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from mean_actor_critic import kernels, native
+from mean_actor_critic.kernels import Trunk
 from mean_actor_critic.learners.shared_trunk import GameLearnerState
 from mean_actor_critic.networks import CONVOLUTIONS, FEATURES, Activations, GameNetwork, Layer
 from mean_actor_critic.training import devices
@@ -24,6 +27,7 @@ class Placement(NamedTuple):
     network: GameNetwork
     activations: Activations
     state: GameLearnerState
+    trunk: Trunk  # how to convolve what lies there
 
 
 @functools.cache
@@ -55,4 +59,19 @@ def placement(rows: int) -> Placement:
             values=everywhere,
         ),
         state=GameLearnerState(network, network, everywhere, everywhere),
+        trunk=_over_devices(native.NATIVE, mesh) if native.compiler() else kernels.XLA,
+    )
+
+
+def _over_devices(trunk: Trunk, mesh: Mesh) -> Trunk:
+    """Each device does its own rows. XLA's own operations it can spread by itself, others it would not."""
+    rows, everywhere = PartitionSpec(devices.AXIS), PartitionSpec()
+    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+
+    def backward(convolutions: Sequence[Layer], *steps: Any) -> tuple[Layer, ...]:
+        return jax.lax.psum(trunk.backward(convolutions, *steps), devices.AXIS)
+
+    return Trunk(
+        spread(trunk.forward, in_specs=(everywhere, rows), out_specs=rows),
+        spread(backward, in_specs=(everywhere, rows, rows, rows), out_specs=everywhere),
     )

@@ -1,0 +1,101 @@
+"""Convolutions for CPUs in C++, compiled by the machine that trains: XLA's own take up to twice as long there.
+
+`convolutions.cc` is compiled on first use for exactly this CPU and kept in the user's cache. Where that cannot be done,
+because there is no compiler or JAX runs on an accelerator, training uses XLA's (`kernels.XLA`).
+"""
+
+import ctypes
+import functools
+import hashlib
+import importlib.resources
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from mean_actor_critic.kernels import Images, Trunk, sum_of
+from mean_actor_critic.networks import CONVOLUTIONS, Layer
+
+SWITCH = "MAC_NATIVE"  # an environment variable; 0 does without
+SOURCE = "convolutions.cc"
+_FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-w")
+_FORWARD, _BACKWARD = "convolutions_forward", "convolutions_backward"
+_STRIDES = np.array([stride for _, stride, _ in CONVOLUTIONS])
+
+
+@functools.cache
+def compiler() -> str | None:
+    """What compiled the convolutions of this process, by its own name and version; None: they are XLA's."""
+    if os.environ.get(SWITCH) == "0" or jax.default_backend() != "cpu":
+        return None
+    command = os.environ.get("CXX") or "c++"
+    try:
+        version = _output(command, "--version").splitlines()[0]
+        library = ctypes.CDLL(str(_compiled(command, version)))
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+    for name in (_FORWARD, _BACKWARD):
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
+    return version
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+
+
+def _compiled(command: str, version: str) -> Path:
+    """The library, from the cache if it was compiled from the same by the same."""
+    source = importlib.resources.files("mean_actor_critic").joinpath(SOURCE).read_text()
+    # -march=native is another thing on another CPU, and a home may be seen from several
+    target = _output(command, "-march=native", "-E", "-v", "-x", "c++", os.devnull, "-dM")
+    made_of = "\0".join((source, version, target, jax.__version__, *_FLAGS))
+    folder = cache_folder() / "native"
+    library = folder / f"convolutions-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            written, made = Path(scratch) / SOURCE, Path(scratch) / library.name
+            written.write_text(source)
+            _output(command, *_FLAGS, "-I", jax.ffi.include_dir(), str(written), "-o", str(made))
+            shutil.move(made, library)  # whole or not at all: other processes may look for it
+    return library
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mean_actor_critic"
+
+
+def _float32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def _forward(convolutions: Sequence[Layer], images: Images) -> tuple[Float[Array, "n height width filters"], ...]:
+    n, side = images.shape[0], images.shape[1]
+    shapes = []
+    for kernel, stride, filters in CONVOLUTIONS:
+        side = (side - kernel) // stride + 1
+        shapes.append(_float32(n, side, side, filters))
+    call: Any = jax.ffi.ffi_call(_FORWARD, shapes)
+    return tuple(call(images, *jax.tree.leaves(convolutions), strides=_STRIDES))
+
+
+def _backward_of_a_step(
+    convolutions: Sequence[Layer], images: Images, maps: Sequence[Array], gradient: Array
+) -> tuple[Layer, ...]:
+    call: Any = jax.ffi.ffi_call(_BACKWARD, [_float32(*leaf.shape) for leaf in jax.tree.leaves(convolutions)])
+    weights_and_maps = (array for layer, seen in zip(convolutions, maps, strict=True) for array in (layer.weight, seen))
+    return jax.tree.unflatten(
+        jax.tree.structure(convolutions), call(images, gradient, *weights_and_maps, strides=_STRIDES)
+    )
+
+
+NATIVE = Trunk(_forward, sum_of(_backward_of_a_step))
