@@ -7,11 +7,10 @@ activations on and learning goes backward from them.
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.atari_experiment import AtariHyper, AtariSetup
@@ -172,23 +171,25 @@ def descend(
     setup: AtariSetup, hyper: AtariHyper, state: GameLearnerState, gradient: GameNetwork, updates: Int[Array, ""]
 ) -> GameLearnerState:
     """One step of TensorFlow's RMSProp on a gradient of bounded length."""
-    rms: Any = optax.scale_by_rms(decay=hyper.rms_decay, eps=hyper.rms_epsilon, initial_scale=1.0, eps_in_sqrt=True)
     norm = jnp.sqrt(functools.reduce(operator.add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
     healthy = (state.diverged_at == 0) & jnp.isfinite(norm)  # which it is only if all of the gradient is
-    shortened = jax.tree.map(
-        lambda leaf: leaf * (hyper.gradient_norm / jnp.maximum(norm, hyper.gradient_norm)), gradient
-    )
-    direction, after = rms.update(shortened, optax.ScaleByRmsState(state.mean_square))
-    left = 1 - state.update / updates if setup.schedule == "linear" else 1.0
-    step = hyper.learning_rate * left
+    shorter = hyper.gradient_norm / jnp.maximum(norm, hyper.gradient_norm)
+    step = hyper.learning_rate * (1 - state.update / updates if setup.schedule == "linear" else 1.0)
 
-    def keep(new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda a, b: jnp.where(healthy, a, b), new, old)
+    def averaged(mean_square: Array, leaf: Array) -> Array:
+        square = hyper.rms_decay * mean_square + (1 - hyper.rms_decay) * (leaf * shorter) ** 2
+        return jnp.where(healthy, square, mean_square)
 
+    def moved(weight: Array, leaf: Array, mean_square: Array) -> Array:
+        by = step * leaf * shorter * jax.lax.rsqrt(mean_square + hyper.rms_epsilon)
+        return jnp.where(healthy, weight - by, weight)
+
+    # As optax's, but for the barrier: XLA would compute the average twice, and copy the one before to be able to
+    mean_square = jax.lax.optimization_barrier(jax.tree.map(averaged, state.mean_square, gradient))
     number = state.update + 1
     return GameLearnerState(
-        keep(jax.tree.map(lambda weight, by: weight - step * by, state.network, direction), state.network),
-        keep(after.nu, state.mean_square),
+        jax.tree.map(moved, state.network, gradient, mean_square),
+        mean_square,
         number,
         jnp.where((state.diverged_at == 0) & ~healthy, number, state.diverged_at),
     )
