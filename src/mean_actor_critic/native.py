@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib.resources
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -55,7 +54,7 @@ def _compiled(command: str, version: str) -> Path:
     """The library, from the cache if it was compiled from the same by the same."""
     source = importlib.resources.files("mean_actor_critic").joinpath(SOURCE).read_text()
     # -march=native is another thing on another CPU, and a home may be seen from several
-    target = _output(command, "-march=native", "-E", "-v", "-x", "c++", os.devnull, "-dM")
+    target = _output(command, "-march=native", "-E", "-dM", "-x", "c++", os.devnull)
     made_of = "\0".join((source, version, target, jax.__version__, *_FLAGS))
     folder = cache_folder() / "native"
     library = folder / f"convolutions-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}.so"
@@ -65,7 +64,7 @@ def _compiled(command: str, version: str) -> Path:
             written, made = Path(scratch) / SOURCE, Path(scratch) / library.name
             written.write_text(source)
             _output(command, *_FLAGS, "-I", jax.ffi.include_dir(), str(written), "-o", str(made))
-            shutil.move(made, library)  # whole or not at all: other processes may look for it
+            made.replace(library)  # whole or not at all: other processes may look for it
     return library
 
 
