@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
 
 from mean_actor_critic import kernels, native
 from mean_actor_critic.kernels import Trunk
@@ -66,12 +67,17 @@ def placement(rows: int) -> Placement:
 def _over_devices(trunk: Trunk, mesh: Mesh) -> Trunk:
     """Each device does its own rows. XLA's own operations it can spread by itself, others it would not."""
     rows, everywhere = PartitionSpec(devices.AXIS), PartitionSpec()
+    maps = (*(rows,) * (len(CONVOLUTIONS) - 1), everywhere)
     spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+
+    def forward(convolutions: Sequence[Layer], images: Array) -> tuple[Array, ...]:
+        *maps, last = trunk.forward(convolutions, images)
+        return (*maps, jax.lax.all_gather(last, devices.AXIS, tiled=True))  # it feeds all features
 
     def backward(convolutions: Sequence[Layer], *steps: Any) -> tuple[Layer, ...]:
         return jax.lax.psum(trunk.backward(convolutions, *steps), devices.AXIS)
 
     return Trunk(
-        spread(trunk.forward, in_specs=(everywhere, rows), out_specs=rows),
+        spread(forward, in_specs=(everywhere, rows), out_specs=maps),
         spread(backward, in_specs=(everywhere, rows, rows, rows), out_specs=everywhere),
     )
