@@ -1,6 +1,7 @@
 """Steps per second of training on Pong beside a plain PyTorch loop, where time goes, and what the emulators allow."""
 
 import contextlib
+import os
 import time
 from typing import Any
 
@@ -21,7 +22,7 @@ from mean_actor_critic.training.wakefulness import cores_awake
 
 GAME, ROM, ENVIRONMENTS = "ALE/Pong-v5", "pong", 16
 REPEATS = 3
-WARM_UP, SECONDS = 5.0, 20.0
+WARM_UP, SECONDS = 6.0, 15.0
 TARGET = 1.5
 PHASES = ("acting", "sending", "waiting for emulators", "learning")
 
@@ -48,13 +49,27 @@ def _turns(trial: Any, seconds: float) -> int:
 
 
 def train(
-    rollout_steps: int, warm_up: float, seconds: float, pipelined: bool = False, awake: bool = True
+    rollout_steps: int,
+    warm_up: float,
+    seconds: float,
+    pipelined: bool = False,
+    awake: bool = True,
+    native: bool = True,
 ) -> Measurement:
-    """Agent steps of one trial in some seconds, after a warm-up that compiles; `awake` as `mac train` keeps cores."""
+    """Agent steps of one trial in some seconds, after a warm-up that compiles.
+
+    `awake`: cores are kept so, as `mac train` does; `native`: convolutions in C++, as it has where there is a compiler.
+    """
     import jax
 
+    from mean_actor_critic import native as convolutions
+
+    if not native:
+        os.environ[convolutions.SWITCH] = "0"
     with cores_awake() if awake else contextlib.nullcontext():
         trial = _trial(rollout_steps, pipelined=pipelined)
+        if native and convolutions.compiler() is None:
+            raise SystemExit("without a C++ compiler this would not measure what mac train does with one")
         _turns(trial, warm_up)
         jax.block_until_ready(trial.state)
         started = time.perf_counter()
@@ -128,6 +143,7 @@ def report() -> str:
         torch = {"game": ROM, "environments": ENVIRONMENTS, "rollout_steps": n, **times}
         variants[f"n = {n}, PyTorch"] = (pytorch_atari.train, torch)
         variants[f"n = {n}, PyTorch, cores awake"] = (torch_awake, torch)
+        variants[f"n = {n}, here, XLA's convolutions"] = (train, {"rollout_steps": n, "native": False, **times})
     variants["n = 1, here, cores asleep"] = (train, {"rollout_steps": 1, "awake": False, **times})
     variants["n = 1, here, pipelined"] = (train, {"rollout_steps": 1, "pipelined": True, **times})
     results = alternating(variants, REPEATS)
@@ -144,8 +160,9 @@ def report() -> str:
 MAC on Pong at the paper's settings, one trial, {ENVIRONMENTS} environments. Agent steps per second (four frames each),
 median and range of {REPEATS} turns of {SECONDS:g} s. *Ratio*: the speed of “n = 1, here” over the row's, median of
 the turns. The PyTorch loop does the same work with the same emulators, channels last, on all cores. *pipelined* is the
-setting that lets emulators play while the learner learns. *Here* keeps the cores awake, as `mac train` does on
-games; for comparison it was also measured without, and the PyTorch loop, which by itself lets them sleep, with.
+setting that lets emulators play while the learner learns. *Here* has convolutions in C++ and keeps the cores awake, as
+`mac train` does on games; for comparison it was also measured without, and the PyTorch loop, which by itself lets them
+sleep, with cores awake.
 
 {table(["", "steps/s", "range", "ratio"], rows)}
 
