@@ -22,7 +22,7 @@ from mean_actor_critic.training.wakefulness import cores_awake
 
 GAME, ROM, ENVIRONMENTS = "ALE/Pong-v5", "pong", 16
 REPEATS = 3
-WARM_UP, SECONDS = 6.0, 15.0
+WARM_UP, SECONDS = 5.0, 10.0
 TARGET = 1.5
 PHASES = ("acting", "sending", "waiting for emulators", "learning")
 
