@@ -103,7 +103,8 @@ def where_time_goes(rollout_steps: int, warm_up: float, seconds: float) -> dict[
 
         setattr(owner, name, call)
 
-    timed(trial, "_act", "acting")
+    timed(trial, "_forward", "acting")
+    timed(trial, "_choose", "acting")
     timed(trial, "_learn", "learning")
     timed(trial._emulators, "send", "sending")
     timed(trial._emulators, "receive", "waiting for emulators")

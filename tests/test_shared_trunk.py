@@ -18,8 +18,7 @@ from mean_actor_critic.networks import (
     game_outputs,
     initial_game_network,
 )
-from mean_actor_critic.training import atari
-from mean_actor_critic.training.placement import placement
+from mean_actor_critic.training import atari_programs
 
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = AtariHyper()
@@ -197,11 +196,11 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 
     def whole(network):
         outputs = [game_outputs(network, seen, kernels.XLA.forward) for seen in observations]
-        return outcome(*(shared_trunk.rows_of([getattr(o, part) for o in outputs]) for part in ("logits", "values")))
+        return outcome(*(jnp.concatenate([getattr(o, part) for o in outputs]) for part in ("logits", "values")))
 
     def in_parts(network):
         acted = [game_outputs(network, seen) for seen in observations]
-        outputs = (shared_trunk.rows_of([getattr(step, part) for step in acted]) for part in ("logits", "values"))
+        outputs = (jnp.concatenate([getattr(step, part) for step in acted]) for part in ("logits", "values"))
         return shared_trunk.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs), kernels.XLA.backward)
 
     for found, wanted in zip(
@@ -212,13 +211,12 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_update_over_all_devices_descends_the_loss_of_its_rollout(algorithm, pipelined):
-    """The compiled program, which spreads environments over devices, against JAX's own gradient, step after step."""
+def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
+    """The compiled programs of the engine against JAX's own gradient, step after step."""
     random, environments, steps = np.random.default_rng(7), 4, 3
     setup = setup_of(algorithm, rollout_steps=steps, environments=environments, pipelined=pipelined)
     values = 1 if algorithm == "a2c" else 3
     network, decided = random_network(values), random_network(values, seed=1 if pipelined else 0)
-    at = placement(environments)
     state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
     observations = random.integers(0, 256, (steps + 1, environments, 2, 36, 36), np.uint8)
     shape = (steps, environments)
@@ -228,16 +226,13 @@ def test_an_update_over_all_devices_descends_the_loss_of_its_rollout(algorithm, 
     )  # fmt: skip
 
     def act(network, observation):
-        words = (np.uint32(0), np.int32(0), np.uint32(0))
-        seen = jax.device_put(observation, at.rows)
-        return atari.acting_program(environments)(jax.device_put(network, at.network), seen, *words)[1]
+        return atari_programs.forward_program()(network, observation)._replace(observation=observation)
 
     acted = tuple(act(decided, seen) for seen in observations[:-1])
-    after = act(network, observations[-1]) if pipelined else jax.device_put(observations[-1], at.rows)
-    given = jax.device_put(decided, at.network) if pipelined else None
-    learn = atari.learning_program(setup)
-    own = jax.tree.map(np.array, state)  # which the program consumes
-    found = learn(HYPER, jax.device_put(own, at.state), rollout, acted, after, np.int32(9), given)
+    after = act(network, observations[-1]) if pipelined else observations[-1]
+    own = jax.device_put(jax.tree.map(np.array, state))  # which the program consumes
+    given = decided if pipelined else None
+    found = atari_programs.learning_program(setup)(HYPER, own, rollout, acted, after, np.int32(9), given)
 
     last_value = shared_trunk.state_values(setup, game_outputs(network, jnp.asarray(observations[-1])))
     returns = n_step(jnp.sign(rollout.reward), rollout.over, rollout.value_beyond, last_value, HYPER.discount)

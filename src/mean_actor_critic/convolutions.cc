@@ -1,12 +1,18 @@
-// Convolutions without padding, each followed by a ReLU, forward and backward, on one core of a CPU.
+// Convolutions without padding, each followed by a ReLU, forward and backward, on the cores of a CPU.
 //
 // Images lie as [height, width, channels], weights as [kernel, kernel, channels, filters]. Then a line of a kernel is one
 // run of memory, and so is the part of the image that it meets: every pass is a product of matrices that are already
-// there, some of them with overlapping rows. Nothing is copied into patches, and one image after the other goes through
-// all layers while it is in the cache. `native.py` compiles this file on the machine that trains.
+// there, some of them with overlapping rows. Nothing is copied into patches, and one image after the other is made of
+// its screens and goes through all layers while it is in the cache. `native.py` compiles this file on the machine that
+// trains.
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
@@ -129,14 +135,68 @@ static std::vector<float> turned(const Layer& l, const float* weight) {
   return found;
 }
 
+// --- screens ---------------------------------------------------------------------------------------------------------
+
+constexpr float BRIGHTEST = 255;
+
+// How many screens an observation has, and how many values of each; one image has all of them as channels.
+struct Screens {
+  long stack, pixels, colours;
+  long bytes() const { return stack * pixels * colours; }
+};
+
+template <int STACK>
+static void interleave(const Screens& s, const uint8_t* bytes, float* image) {
+  for (long pixel = 0; pixel < s.pixels; pixel++)
+    for (int screen = 0; screen < STACK; screen++)
+      image[pixel * STACK + screen] = bytes[screen * s.pixels + pixel] * (1 / BRIGHTEST);
+}
+
+static void make_image(const Screens& s, const uint8_t* bytes, float* image) {
+  if (s.stack == 4 && s.colours == 1) return interleave<4>(s, bytes, image);  // a constant: several times as fast
+  for (long screen = 0; screen < s.stack; screen++)
+    for (long pixel = 0; pixel < s.pixels; pixel++)
+      for (long colour = 0; colour < s.colours; colour++)
+        image[(pixel * s.stack + screen) * s.colours + colour] =
+            bytes[(screen * s.pixels + pixel) * s.colours + colour] * (1 / BRIGHTEST);
+}
+
+// --- threads ---------------------------------------------------------------------------------------------------------
+
+// Does `work(k)` for every k below `count`: in this thread, and in those of XLA's that come in time. Nobody waits for a
+// thread that has not begun, because it may be waiting itself, in another call.
+template <typename Work>
+static void share_out(ffi::ThreadPool& pool, long count, const Work& work) {
+  struct Tally {
+    std::atomic<long> begun{0}, done{0};
+  };
+  auto tally = std::make_shared<Tally>();  // a thread may come when everything is long over
+  auto take_part = [tally, count, &work] {
+    for (long k; (k = tally->begun++) < count; tally->done++) work(k);
+  };
+  const long helpers = std::min<long>(pool.num_threads(), count) - 1;
+  for (long k = 0; k < helpers; k++) pool.Schedule(std::function<void()>(take_part));
+  take_part();
+  for (long spins = 0; tally->done < count; spins++)
+    if (spins > 1000) std::this_thread::yield();
+}
+
 // --- what XLA calls --------------------------------------------------------------------------------------------------
 
 using Array = ffi::Buffer<ffi::F32>;
+using Observation = ffi::Buffer<ffi::U8>;  // [n, stack, height, width], or [n, stack, height, width, colours]
 using Sizes = ffi::Span<const int64_t>;
 
-// All layers, of images of a size and weights; an empty list if there is one that cannot be done.
-static std::vector<Layer> layers_of(Sizes images, const std::vector<Array>& weights, Sizes strides) {
-  long height = images[1], width = images[2], channels = images[3];
+// The shapes of everything; no layers if there is one that cannot be done.
+struct Plan {
+  Screens screens;
+  std::vector<Layer> layers;
+};
+
+static Plan plan_of(Sizes observation, const std::vector<Array>& weights, Sizes strides) {
+  long height = observation[2], width = observation[3];
+  const Screens screens{observation[1], height * width, observation.size() > 4 ? observation[4] : 1};
+  long channels = screens.stack * screens.colours;
   std::vector<Layer> layers;
   for (size_t k = 0; k < weights.size(); k++) {
     const auto weight = weights[k].dimensions();
@@ -147,13 +207,14 @@ static std::vector<Layer> layers_of(Sizes images, const std::vector<Array>& weig
     layers.push_back({height, width, channels, kernel, stride, rows, columns, filters});
     height = rows, width = columns, channels = filters;
   }
-  return layers;
+  return {screens, layers};
 }
 
 static ffi::Error unusable() { return ffi::Error::InvalidArgument("these convolutions cannot be done natively"); }
 
-// (images, weight and bias of each layer) -> map of each layer
-static ffi::Error Forward(Array images, ffi::RemainingArgs arguments, ffi::RemainingRets results, Sizes strides) {
+// (observation, weight and bias of each layer) -> map of each layer
+static ffi::Error Forward(ffi::ThreadPool pool, Observation observation, ffi::RemainingArgs arguments,
+                          ffi::RemainingRets results, Sizes strides) {
   std::vector<Array> weights, biases;
   std::vector<float*> maps;
   for (size_t k = 0; k < strides.size(); k++) {
@@ -161,56 +222,90 @@ static ffi::Error Forward(Array images, ffi::RemainingArgs arguments, ffi::Remai
     biases.push_back(*arguments.get<Array>(2 * k + 1));
     maps.push_back((*results.get<Array>(k))->typed_data());
   }
-  const auto layers = layers_of(images.dimensions(), weights, strides);
-  if (layers.empty()) return unusable();
-  for (long n = 0; n < images.dimensions()[0]; n++) {
-    const float* image = images.typed_data() + n * layers[0].inputs();
-    for (size_t k = 0; k < layers.size(); k++) {
-      float* map = maps[k] + n * layers[k].outputs();
-      forward(layers[k], image, weights[k].typed_data(), biases[k].typed_data(), map);
+  const Plan plan = plan_of(observation.dimensions(), weights, strides);
+  if (plan.layers.empty()) return unusable();
+  share_out(pool, observation.dimensions()[0], [&](long n) {
+    std::vector<float> first(plan.layers[0].inputs());
+    make_image(plan.screens, observation.typed_data() + n * plan.screens.bytes(), first.data());
+    const float* image = first.data();
+    for (size_t k = 0; k < plan.layers.size(); k++) {
+      float* map = maps[k] + n * plan.layers[k].outputs();
+      forward(plan.layers[k], image, weights[k].typed_data(), biases[k].typed_data(), map);
       image = map;
     }
-  }
+  });
   return ffi::Error::Success();
 }
 
-// (images, gradient of the last map, weight and map of each layer) -> gradient of weight and bias of each layer
-static ffi::Error Backward(Array images, Array gradient, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                           Sizes strides) {
+// Images are added up in parts, so that the sums do not depend on how many threads there are.
+constexpr long IMAGES_OF_A_PART = 4, MOST_PARTS = 16;
+
+// (gradient of the last map in all steps, weight of each layer, observation and map of each layer in every step)
+// -> gradient of weight and bias of each layer
+static ffi::Error Backward(ffi::ThreadPool pool, Array gradient, ffi::RemainingArgs arguments,
+                           ffi::RemainingRets results, Sizes strides) {
+  const size_t depth = strides.size(), steps = (arguments.size() - depth) / (1 + depth);
   std::vector<Array> weights;
-  std::vector<const float*> maps;
-  std::vector<float*> of_weights, of_biases;
-  for (size_t k = 0; k < strides.size(); k++) {
-    weights.push_back(*arguments.get<Array>(2 * k));
-    maps.push_back((*arguments.get<Array>(2 * k + 1)).typed_data());
-    of_weights.push_back((*results.get<Array>(2 * k))->typed_data());
-    of_biases.push_back((*results.get<Array>(2 * k + 1))->typed_data());
+  for (size_t k = 0; k < depth; k++) weights.push_back(*arguments.get<Array>(k));
+  const auto sizes = (*arguments.get<Observation>(depth)).dimensions();
+  const Plan plan = plan_of(sizes, weights, strides);
+  if (plan.layers.empty()) return unusable();
+  const auto& layers = plan.layers;
+  std::vector<const uint8_t*> seen;
+  std::vector<std::vector<const float*>> maps(steps);
+  for (size_t step = 0; step < steps; step++) {
+    const size_t place = depth + step * (1 + depth);
+    seen.push_back((*arguments.get<Observation>(place)).typed_data());
+    for (size_t k = 0; k < depth; k++) maps[step].push_back((*arguments.get<Array>(place + 1 + k)).typed_data());
   }
-  const auto layers = layers_of(images.dimensions(), weights, strides);
-  if (layers.empty()) return unusable();
-  std::vector<std::vector<float>> turned_weights, gradients;
-  for (size_t k = 0; k < layers.size(); k++) {
-    std::memset(of_weights[k], 0, weights[k].size_bytes());
-    std::memset(of_biases[k], 0, layers[k].filters * sizeof(float));
+  std::vector<std::vector<float>> turned_weights;
+  std::vector<size_t> weight_at, bias_at;  // in the sums of a part
+  size_t size = 0;
+  for (size_t k = 0; k < depth; k++) {
     turned_weights.push_back(k > 0 ? turned(layers[k], weights[k].typed_data()) : std::vector<float>());
-    gradients.emplace_back(layers[k].outputs());
+    weight_at.push_back(size), size += weights[k].element_count();
+    bias_at.push_back(size), size += layers[k].filters;
   }
-  for (long n = 0; n < images.dimensions()[0]; n++) {
-    const long last = layers.back().outputs();
-    std::memcpy(gradients.back().data(), gradient.typed_data() + n * last, last * sizeof(float));
-    for (size_t k = layers.size(); k-- > 0;) {
-      const Layer& l = layers[k];
-      const float* image = (k > 0 ? maps[k - 1] : images.typed_data()) + n * l.inputs();
-      rectify(l.outputs(), maps[k] + n * l.outputs(), gradients[k].data());
-      add_weight_gradient(l, image, gradients[k].data(), of_weights[k], of_biases[k]);
-      if (k > 0) image_gradient(l, turned_weights[k].data(), gradients[k].data(), gradients[k - 1].data());
+  const long images = steps * sizes[0];
+  const long parts = std::clamp(images / IMAGES_OF_A_PART, 1L, MOST_PARTS);
+  std::unique_ptr<float[]> sums(new float[parts * size]);
+  share_out(pool, parts, [&](long part) {
+    float* sum = sums.get() + part * size;
+    std::fill_n(sum, size, 0.0f);
+    std::vector<float> first(layers[0].inputs());
+    std::vector<std::vector<float>> gradients;
+    for (const Layer& l : layers) gradients.emplace_back(l.outputs());
+    for (long image = images * part / parts; image < images * (part + 1) / parts; image++) {
+      const long step = image / sizes[0], n = image % sizes[0], last = layers.back().outputs();
+      make_image(plan.screens, seen[step] + n * plan.screens.bytes(), first.data());
+      std::memcpy(gradients.back().data(), gradient.typed_data() + image * last, last * sizeof(float));
+      for (size_t k = depth; k-- > 0;) {
+        const Layer& l = layers[k];
+        const float* input = k > 0 ? maps[step][k - 1] + n * l.inputs() : first.data();
+        rectify(l.outputs(), maps[step][k] + n * l.outputs(), gradients[k].data());
+        add_weight_gradient(l, input, gradients[k].data(), sum + weight_at[k], sum + bias_at[k]);
+        if (k > 0) image_gradient(l, turned_weights[k].data(), gradients[k].data(), gradients[k - 1].data());
+      }
     }
+  });
+  for (size_t k = 0; k < 2 * depth; k++) {
+    auto result = *results.get<Array>(k);
+    const size_t at = k % 2 ? bias_at[k / 2] : weight_at[k / 2];
+    float* out = result->typed_data();
+    std::copy_n(sums.get() + at, result->element_count(), out);
+    for (long part = 1; part < parts; part++)
+      for (size_t i = 0; i < result->element_count(); i++) out[i] += sums[part * size + at + i];
   }
   return ffi::Error::Success();
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(convolutions_forward, Forward,
-                              ffi::Ffi::Bind().Arg<Array>().RemainingArgs().RemainingRets().Attr<Sizes>("strides"));
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<Observation>()
+                                  .RemainingArgs()
+                                  .RemainingRets()
+                                  .Attr<Sizes>("strides"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     convolutions_backward, Backward,
-    ffi::Ffi::Bind().Arg<Array>().Arg<Array>().RemainingArgs().RemainingRets().Attr<Sizes>("strides"));
+    ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<Array>().RemainingArgs().RemainingRets().Attr<Sizes>("strides"));

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, UInt8
 
-from mean_actor_critic.networks import CONVOLUTIONS, Layer, MapsOf, convolved, fold_actions
+from mean_actor_critic.networks import CONVOLUTIONS, Layer, MapsOf, convolved, fold_actions, for_bytes, screens
 
 NARROW = 8  # a side of at most this many elements is multiplied out instead of handed to the matrix library
 
@@ -55,10 +55,11 @@ def log_softmax(logits: Float[Array, "*batch actions"]) -> Float[Array, "*batch 
 
 # --- the trunk of the Atari network ----------------------------------------------------------------------------------
 
+Observation = UInt8[Array, "n stack height width"]  # or with a last axis of colours
 Images = Float[Array, "n height width channels"]
-BackwardOfAStep = Callable[[Sequence[Layer], Images, Sequence[Array], Array], tuple[Layer, ...]]
-# (convolutions, images of each step, their maps, gradients of the last of these) -> gradient of the convolutions
-Backward = Callable[[Sequence[Layer], Sequence[Images], Sequence[Sequence[Array]], Sequence[Array]], tuple[Layer, ...]]
+Maps = Float[Array, "n rows columns filters"]
+# (convolutions, observations and maps of each step, gradient of all last maps, step by step) -> of the convolutions
+Backward = Callable[[Sequence[Layer], Sequence[Observation], Sequence[Sequence[Maps]], Maps], tuple[Layer, ...]]
 
 
 class Trunk(NamedTuple):
@@ -68,26 +69,24 @@ class Trunk(NamedTuple):
     backward: Backward
 
 
-def sum_of(backward: BackwardOfAStep) -> Backward:
-    """Backward through the steps of a rollout, one at a time: all rows at once need more cache than there is."""
-
-    def steps_backward(
-        convolutions: Sequence[Layer],
-        images: Sequence[Images],
-        maps: Sequence[Sequence[Array]],
-        gradients: Sequence[Array],
-    ) -> tuple[Layer, ...]:
-        steps = [backward(convolutions, *step) for step in zip(images, maps, gradients, strict=True)]
-        return jax.tree.map(lambda *parts: functools.reduce(operator.add, parts), *steps)
-
-    return steps_backward
-
-
 def convolve(x: Images, weight: Float[Array, "kernel kernel channels filters"], stride: int) -> Images:
     """XLA's own convolution, without padding: what accelerators have hardware for, and on CPU faster than patches."""
     return jax.lax.conv_general_dilated(
         x, weight, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
+
+
+def _backward_of_convolutions(
+    convolutions: Sequence[Layer], seen: Sequence[Observation], maps: Sequence[Sequence[Maps]], gradient: Maps
+) -> tuple[Layer, ...]:
+    scaled = for_bytes(convolutions)
+    # one step at a time: all rows at once need more cache than there is
+    gradients = jnp.split(gradient, len(seen))
+    steps = [
+        _backward_of_a_step(scaled, screens(observation), made, of_last)
+        for observation, made, of_last in zip(seen, maps, gradients, strict=True)
+    ]
+    return for_bytes(jax.tree.map(lambda *parts: functools.reduce(operator.add, parts), *steps))
 
 
 def _backward_of_a_step(
@@ -106,4 +105,4 @@ def _backward_of_a_step(
     return tuple(reversed(layers))
 
 
-XLA = Trunk(functools.partial(convolved, convolution=convolve), sum_of(_backward_of_a_step))
+XLA = Trunk(functools.partial(convolved, convolution=convolve), _backward_of_convolutions)

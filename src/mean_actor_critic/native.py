@@ -18,9 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from mean_actor_critic.kernels import Images, Trunk, sum_of
+from mean_actor_critic.kernels import Maps, Observation, Trunk
 from mean_actor_critic.networks import CONVOLUTIONS, Layer
 
 SWITCH = "MAC_NATIVE"  # an environment variable; 0 does without
@@ -77,24 +76,23 @@ def _float32(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _forward(convolutions: Sequence[Layer], images: Images) -> tuple[Float[Array, "n height width filters"], ...]:
-    n, side = images.shape[0], images.shape[1]
+def _forward(convolutions: Sequence[Layer], observation: Observation) -> tuple[Maps, ...]:
+    n, side = observation.shape[0], observation.shape[2]
     shapes = []
     for kernel, stride, filters in CONVOLUTIONS:
         side = (side - kernel) // stride + 1
         shapes.append(_float32(n, side, side, filters))
     call: Any = jax.ffi.ffi_call(_FORWARD, shapes)
-    return tuple(call(images, *jax.tree.leaves(convolutions), strides=_STRIDES))
+    return tuple(call(observation, *jax.tree.leaves(convolutions), strides=_STRIDES))
 
 
-def _backward_of_a_step(
-    convolutions: Sequence[Layer], images: Images, maps: Sequence[Array], gradient: Array
+def _backward(
+    convolutions: Sequence[Layer], seen: Sequence[Observation], maps: Sequence[Sequence[Maps]], gradient: Maps
 ) -> tuple[Layer, ...]:
     call: Any = jax.ffi.ffi_call(_BACKWARD, [_float32(*leaf.shape) for leaf in jax.tree.leaves(convolutions)])
-    weights_and_maps = (array for layer, seen in zip(convolutions, maps, strict=True) for array in (layer.weight, seen))
-    return jax.tree.unflatten(
-        jax.tree.structure(convolutions), call(images, gradient, *weights_and_maps, strides=_STRIDES)
-    )
+    weights = [layer.weight for layer in convolutions]
+    steps = [array for observation, made in zip(seen, maps, strict=True) for array in (observation, *made)]
+    return jax.tree.unflatten(jax.tree.structure(convolutions), call(gradient, *weights, *steps, strides=_STRIDES))
 
 
-NATIVE = Trunk(_forward, sum_of(_backward_of_a_step))
+NATIVE = Trunk(_forward, _backward)

@@ -124,7 +124,7 @@ BRIGHTEST = 255  # of a pixel
 _TRUNK_SCALE, _HEAD_SCALE = 2**0.5, 1.0  # of orthogonal weights
 
 Convolve = Callable[[Any, Any, int], Any]  # (x [n, height, width, channels], weight, stride) -> without padding
-MapsOf = Callable[[Sequence[Layer], Any], tuple[Any, ...]]  # (convolutions, images) -> the map of each
+MapsOf = Callable[[Sequence[Layer], Any], tuple[Any, ...]]  # (convolutions, observation) -> the map of each
 
 
 class GameNetwork(NamedTuple):
@@ -185,17 +185,19 @@ def convolve(x: Any, weight: Any, stride: int) -> Any:
     return xp.reshape(rows, (-1, height, width, filters))
 
 
-def convolved(convolutions: Sequence[Layer], images: Any, convolution: Convolve = convolve) -> tuple[Any, ...]:
-    """The map of each convolution [n, rows, columns, filters] for images [n, height, width, channels].
+def convolved(convolutions: Sequence[Layer], observation: Any, convolution: Convolve = convolve) -> tuple[Any, ...]:
+    """The map of each convolution [n, rows, columns, filters] for observations uint8 [n, stack, height, width, …].
 
     Args:
         convolutions: the layers, first to last.
-        images: a NumPy or JAX array.
+        observation: a NumPy or JAX array.
         convolution: how to convolve; all ways give the same up to rounding.
     """
     maps: list[Any] = []
-    for layer, (_, stride, _) in zip(convolutions, CONVOLUTIONS, strict=True):
-        maps.append(_relu(convolution(maps[-1] if maps else images, layer.weight, stride) + layer.bias))
+    x = screens(observation)
+    for layer, (_, stride, _) in zip(for_bytes(convolutions), CONVOLUTIONS, strict=True):
+        x = _relu(convolution(x, layer.weight, stride) + layer.bias)
+        maps.append(x)
     return tuple(maps)
 
 
@@ -213,7 +215,7 @@ def game_outputs(network: GameNetwork, observation: Any, maps_of: MapsOf = convo
         observation: a NumPy or JAX array.
         maps_of: the convolutions; all ways give the same up to rounding.
     """
-    maps = maps_of(for_bytes(network.convolutions), screens(observation))
+    maps = maps_of(network.convolutions, observation)
     xp, last = observation.__array_namespace__(), maps[-1]
     features = _relu(xp.reshape(last, (last.shape[0], -1)) @ network.features.weight + network.features.bias)
     logits, values = (features @ head.weight + head.bias for head in (network.policy, network.critic))

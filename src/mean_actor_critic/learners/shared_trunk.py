@@ -21,10 +21,8 @@ from mean_actor_critic.networks import (
     Activations,
     GameNetwork,
     Layer,
-    for_bytes,
     game_layer_shapes,
     initial_game_network,
-    screens,
     softmax,
     sum_over_actions,
 )
@@ -117,26 +115,15 @@ def update(
     reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
     returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
     state_weight = rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)
-    action, returns, state_weight = (rows_of(list(part)) for part in (rollout.action, returns, state_weight))
+    action, returns, state_weight = (part.ravel() for part in (rollout.action, returns, state_weight))
 
     def loss(logits: Array, values: Array) -> Array:
         return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
-    logits, values = rows_of([step.logits for step in acted]), rows_of([step.values for step in acted])
+    logits, values = (jnp.concatenate([getattr(step, part) for step in acted]) for part in ("logits", "values"))
     of_logits, of_values = jax.grad(loss, argnums=(0, 1))(logits, values)
     gradient = backward(decided or state.network, acted, of_logits, of_values, maps_backward)
     return descend(setup, hyper, state, gradient, updates)
-
-
-def rows_of(steps: Sequence[Array]) -> Array:
-    """The rows [environment, …] of some steps as one batch, an environment after the other, as devices own them."""
-    # one step is left alone: XLA would move it between devices
-    return jnp.stack(steps, axis=1).reshape(-1, *steps[0].shape[1:]) if len(steps) > 1 else steps[0]
-
-
-def steps_of(rows: Array, steps: int) -> list[Array]:
-    """The rows of each step: undoes `rows_of`."""
-    return list(jnp.moveaxis(rows.reshape(-1, steps, *rows.shape[1:]), 1, 0)) if steps > 1 else [rows]
 
 
 def backward(
@@ -146,15 +133,14 @@ def backward(
     values_gradient: Float[Array, "n value"],
     maps_backward: Backward,
 ) -> GameNetwork:
-    """The gradient of the weights, from the forward pass of each step and the gradient of all their outputs."""
-    features = rows_of([step.features for step in acted])
+    """The gradient of the weights, from the forward pass of each step and the gradient of all their outputs in turn."""
+    features = jnp.concatenate([step.features for step in acted])
     features_gradient = logits_gradient @ network.policy.weight.T + values_gradient @ network.critic.weight.T
     features_gradient = jnp.where(features > 0, features_gradient, 0)
     flat_gradient = features_gradient @ network.features.weight.T
-    last = rows_of([step.maps[-1] for step in acted])
-    gradients = steps_of(flat_gradient.reshape(last.shape), len(acted))
-    images, maps = [screens(step.observation) for step in acted], [step.maps for step in acted]
-    convolutions = for_bytes(maps_backward(for_bytes(network.convolutions), images, maps, gradients))
+    last = jnp.concatenate([step.maps[-1] for step in acted])
+    seen, maps = [step.observation for step in acted], [step.maps for step in acted]
+    convolutions = maps_backward(network.convolutions, seen, maps, flat_gradient.reshape(last.shape))
 
     def dense(x: Array, gradient: Array) -> Layer:
         return Layer(x.T @ gradient, jnp.sum(gradient, axis=0))

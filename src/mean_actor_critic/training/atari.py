@@ -6,98 +6,28 @@ emulators step while the learner learns; the actions then come from weights one 
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from mean_actor_critic.atari_experiment import AtariExperiment, AtariHyper, AtariSetup
+from mean_actor_critic.atari_experiment import AtariExperiment, AtariSetup
 from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.kernels import log_softmax
-from mean_actor_critic.learners import shared_trunk
 from mean_actor_critic.learners.shared_trunk import GameLearnerState, Rollout
-from mean_actor_critic.networks import Activations, GameNetwork, game_outputs, inverse_cdf, softmax
-from mean_actor_critic.training.placement import placement
-from mean_actor_critic.training.randomness import evaluation_draws, step_draws, weights_key
+from mean_actor_critic.networks import Activations, GameNetwork
+from mean_actor_critic.training.atari_programs import (
+    Draws,
+    choosing_program,
+    drawing_program,
+    evaluation_drawing_program,
+    forward_program,
+    initialiser,
+    learning_program,
+    valuing_program,
+)
 
 HostArray = np.ndarray[Any, Any]
-
-
-# --- programs --------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def initialiser(setup: AtariSetup, actions: int) -> Callable[..., GameLearnerState]:
-    """Compiled `(seed [], trial []) -> GameLearnerState`: a trial before its first step."""
-
-    def initial(seed: Array, trial: Array) -> GameLearnerState:
-        return shared_trunk.initial_state(setup, actions, weights_key(seed, trial))
-
-    return jax.jit(initial)
-
-
-@functools.cache
-def acting_program(rows: int) -> Callable[..., tuple[Array, Activations]]:
-    """Compiled `(network, observation [rows], seed, trial, step) -> action [rows], activations`."""
-    at = placement(rows)
-
-    def act(
-        network: GameNetwork, observation: Array, seed: Array, trial: Array, step: Array
-    ) -> tuple[Array, Activations]:
-        outputs = game_outputs(network, observation, at.trunk.forward)
-        draws = step_draws(seed, trial, step, observation.shape[0])
-        return inverse_cdf(softmax(outputs.logits), draws).astype(jnp.int32), outputs
-
-    return jax.jit(act, out_shardings=(at.everywhere, at.activations))
-
-
-@functools.cache
-def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
-    """Compiled `(network, observation [n]) -> state values [n]`."""
-    maps_of = placement(setup.environments).trunk.forward
-    return jax.jit(lambda network, seen: shared_trunk.state_values(setup, game_outputs(network, seen, maps_of)))
-
-
-@functools.cache
-def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
-    """Compiled `(hyper, state, rollout, acted, after, updates, decided) -> GameLearnerState`.
-
-    `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
-    The state given is consumed, except with `pipelined`, where its network is still acting.
-    """
-    at = placement(setup.environments)
-
-    def learn(
-        hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
-        after: Any, updates: Array, decided: GameNetwork | None,
-    ) -> GameLearnerState:  # fmt: skip
-        outputs = after if setup.pipelined else game_outputs(state.network, after, at.trunk.forward)
-        last_value = shared_trunk.state_values(setup, outputs)
-        back = at.trunk.backward
-        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates, back, decided)
-
-    return jax.jit(learn, out_shardings=at.state, donate_argnums=() if setup.pipelined else 1)
-
-
-@functools.cache
-def playing_program(rows: int, greedy: bool) -> Callable[..., tuple[Array, Array]]:
-    """Compiled `(network, observation [rows], seed, trial, evaluation, step) -> action [rows], mean entropy []`."""
-    maps_of = placement(rows).trunk.forward
-
-    def play(
-        network: GameNetwork, observation: Array, seed: Array, trial: Array, evaluation: Array, step: Array
-    ) -> tuple[Array, Array]:
-        logits = game_outputs(network, observation, maps_of).logits
-        policy = softmax(logits)
-        draws = evaluation_draws(seed, trial, evaluation, step, observation.shape[0])
-        chosen = jnp.argmax(logits, -1) if greedy else inverse_cdf(policy, draws)
-        return chosen.astype(jnp.int32), jnp.mean(-jnp.sum(policy * log_softmax(logits), axis=-1))
-
-    return jax.jit(play)
 
 
 # --- a trial ---------------------------------------------------------------------------------------------------------
@@ -132,11 +62,11 @@ class Trial:
         """
         setup = self._setup = experiment.setup
         number = int(experiment.trial_numbers()[place])
-        self._keys = (np.uint32(experiment.seed), np.int32(number))
+        keys = (np.uint32(experiment.seed), np.int32(number))
+        self._draws = Draws(drawing_program(setup.environments), *keys)
         self._hyper = experiment.hyper_of(place)
         self._updates = np.int32(experiment.updates)
-        self._at = placement(setup.environments)
-        self._act = acting_program(setup.environments)
+        self._forward, self._choose = forward_program(), choosing_program()
         self._learn = learning_program(setup)
         self._emulators = Emulators(
             setup,
@@ -147,13 +77,12 @@ class Trial:
             threads=threads,
         )
         if saved is None:
-            self.state = jax.device_put(initialiser(setup, game.spaces.actions)(*self._keys), self._at.state)
+            self.state = initialiser(setup, game.spaces.actions)(*keys)
             self._acting = self.state.network
             observation = self._emulators.begin()
         else:
-            self.state = jax.device_put(saved.state, self._at.state)
-            acting = saved.acting
-            self._acting = self.state.network if acting is None else jax.device_put(acting, self._at.network)
+            self.state = jax.device_put(saved.state)
+            self._acting = self.state.network if saved.acting is None else jax.device_put(saved.acting)
             observation = self._emulators.restore(saved.emulators, saved.screen)
         self.updates = int(self.state.update)
         self._turns: list[tuple[HostArray, Activations, Turn, HostArray]] = []
@@ -161,21 +90,20 @@ class Trial:
 
     def _decide(self, observation: HostArray) -> None:
         """Choose actions and let the emulators take them."""
-        step = np.uint32(self.updates * self._setup.rollout_steps + len(self._turns))
+        step = self.updates * self._setup.rollout_steps + len(self._turns)
         self._observation = observation
-        action, self._outputs = self._act(self._acting, self._placed(observation), *self._keys, step)
+        outputs = self._forward(self._acting, observation)
+        self._outputs = outputs._replace(observation=observation)
+        action, _ = self._choose(outputs.logits, self._draws.of(step))
         self._action = np.asarray(action)
         self._emulators.send(self._action)
-
-    def _placed(self, observation: HostArray) -> Array:
-        return jax.device_put(observation, self._at.rows)
 
     def turn(self) -> HostArray:
         """One step of every environment, and an update if it was the last of a rollout; scores of games that ended."""
         turn = self._emulators.receive()
         beyond = np.zeros(self._setup.environments, np.float32)
         if self._setup.time_limit == "bootstrap" and turn.truncated.any():
-            values = np.asarray(valuing_program(self._setup)(self._acting, self._placed(turn.observation)))
+            values = np.asarray(valuing_program(self._setup)(self._acting, turn.observation))
             beyond = np.where(turn.truncated, values, 0)
         self._turns.append((self._action, self._outputs, turn, beyond))
         if len(self._turns) < self._setup.rollout_steps:
@@ -203,7 +131,7 @@ class Trial:
             self._decide(turn.next_observation)
             after: Any = self._outputs
         else:
-            after = self._placed(turn.observation)
+            after = turn.observation
         self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates, decided)
         if not self._setup.pipelined:
             self._acting = self.state.network
@@ -253,12 +181,12 @@ class Evaluation:
             steps: of each environment after which no batch is begun, and of a batch, instead of the setup's.
             greedy: take the most probable actions.
         """
-        at = placement(emulators.environments)
-        self._emulators, self._network, self._rows = emulators, jax.device_put(network, at.network), at.rows
-        self._keys = (np.uint32(seed), np.int32(trial), np.int32(number))
+        self._emulators, self._network = emulators, jax.device_put(network)
+        keys = (np.uint32(seed), np.int32(trial), np.int32(number))
+        self._draws = Draws(evaluation_drawing_program(emulators.environments), *keys)
         self._games = setup.evaluation_games if games is None else games
         self._steps = setup.evaluation_steps if steps is None else steps
-        self._play = playing_program(emulators.environments, greedy)
+        self._forward, self._choose = forward_program(), choosing_program(greedy)
         self.step = 0  # of each environment
         self._batch_step = 0
         self._entropy = 0.0  # summed over steps
@@ -271,11 +199,11 @@ class Evaluation:
 
     def turn(self) -> None:
         """One step of every environment."""
-        seen = jax.device_put(self._observation, self._rows)
-        action, entropy = self._play(self._network, seen, *self._keys, np.uint32(self.step))
+        logits = self._forward(self._network, self._observation).logits
+        action, entropy = self._choose(logits, self._draws.of(self.step))
         self._emulators.send(np.asarray(action))
         turn = self._emulators.receive()
-        self._entropy += float(entropy)
+        self._entropy += float(np.mean(entropy))
         self.step += 1
         self._batch_step += 1
         playing = np.isnan(self._batch)

@@ -15,6 +15,7 @@ from mean_actor_critic.learners.shared_trunk import GameLearnerState
 from mean_actor_critic.progress import Progress
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import atari
+from mean_actor_critic.training.atari_programs import initialiser
 from mean_actor_critic.training.records import named_leaves, require_arrays
 
 SEGMENT_SECONDS = 0.5
@@ -183,7 +184,7 @@ def _starting_point(
     if saved is None:
         return curves, interval, [None] * experiment.trials
     setup = experiment.setup
-    template: Any = jax.eval_shape(atari.initialiser(setup, game.spaces.actions), np.uint32(0), np.int32(0))
+    template: Any = jax.eval_shape(initialiser(setup, game.spaces.actions), np.uint32(0), np.int32(0))
     expected: dict[str, Any] = {**curves._asdict(), "interval": interval}
     for place in range(experiment.trials):
         prefix = f"trial/{place}/"
