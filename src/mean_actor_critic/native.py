@@ -1,4 +1,4 @@
-"""Convolutions for CPUs in C++, compiled by the machine that trains: XLA's own take 1.3 to 1.5 times as long.
+"""Convolutions for CPUs in C++, compiled by the machine that trains: XLA's own take 1.3 to 1.5 times as long on a core.
 
 `convolutions.cc` is compiled on first use for exactly this CPU and kept in the user's cache. Where that cannot be done,
 because there is no compiler or JAX runs on an accelerator, training uses XLA's (`kernels.XLA`).
