@@ -1,6 +1,5 @@
 """Steps per second of training on Pong beside a plain PyTorch loop, where time goes, and what the emulators allow."""
 
-import contextlib
 import os
 import time
 from typing import Any
@@ -18,7 +17,6 @@ from benchmarks.harness import (
     speed_cells,
     table,
 )
-from mean_actor_critic.training.wakefulness import cores_awake
 
 GAME, ROM, ENVIRONMENTS = "ALE/Pong-v5", "pong", 16
 REPEATS = 3
@@ -53,12 +51,11 @@ def train(
     warm_up: float,
     seconds: float,
     pipelined: bool = False,
-    awake: bool = True,
     native: bool = True,
 ) -> Measurement:
     """Agent steps of one trial in some seconds, after a warm-up that compiles.
 
-    `awake`: cores are kept so, as `mac train` does; `native`: convolutions in C++, as it has where there is a compiler.
+    `native`: convolutions in C++, as `mac train` has where there is a compiler.
     """
     import jax
 
@@ -66,22 +63,15 @@ def train(
 
     if not native:
         os.environ[convolutions.SWITCH] = "0"
-    with cores_awake() if awake else contextlib.nullcontext():
-        trial = _trial(rollout_steps, pipelined=pipelined)
-        if native and convolutions.compiler() is None:
-            raise SystemExit("without a C++ compiler this would not measure what mac train does with one")
-        _turns(trial, warm_up)
-        jax.block_until_ready(trial.state)
-        started = time.perf_counter()
-        turns = _turns(trial, seconds)
-        jax.block_until_ready(trial.state)
-        return {"steps": turns * ENVIRONMENTS, "seconds": time.perf_counter() - started}
-
-
-def torch_awake(**arguments: Any) -> Measurement:
-    """The PyTorch loop on cores that somebody keeps awake for it."""
-    with cores_awake():
-        return pytorch_atari.train(**arguments)
+    trial = _trial(rollout_steps, pipelined=pipelined)
+    if native and convolutions.compiler() is None:
+        raise SystemExit("without a C++ compiler this would not measure what mac train does with one")
+    _turns(trial, warm_up)
+    jax.block_until_ready(trial.state)
+    started = time.perf_counter()
+    turns = _turns(trial, seconds)
+    jax.block_until_ready(trial.state)
+    return {"steps": turns * ENVIRONMENTS, "seconds": time.perf_counter() - started}
 
 
 def where_time_goes(rollout_steps: int, warm_up: float, seconds: float) -> dict[str, float]:
@@ -108,10 +98,9 @@ def where_time_goes(rollout_steps: int, warm_up: float, seconds: float) -> dict[
     timed(trial, "_learn", "learning")
     timed(trial._emulators, "send", "sending")
     timed(trial._emulators, "receive", "waiting for emulators")
-    with cores_awake():
-        started = time.perf_counter()
-        turns = _turns(trial, seconds)
-        whole = time.perf_counter() - started
+    started = time.perf_counter()
+    turns = _turns(trial, seconds)
+    whole = time.perf_counter() - started
     spent["the rest"] = whole - sum(spent.values())
     return {phase: 1000 * value / turns for phase, value in spent.items()}
 
@@ -143,9 +132,7 @@ def report() -> str:
         variants[f"n = {n}, here"] = (train, {"rollout_steps": n, **times})
         torch = {"game": ROM, "environments": ENVIRONMENTS, "rollout_steps": n, **times}
         variants[f"n = {n}, PyTorch"] = (pytorch_atari.train, torch)
-        variants[f"n = {n}, PyTorch, cores awake"] = (torch_awake, torch)
         variants[f"n = {n}, here, XLA's convolutions"] = (train, {"rollout_steps": n, "native": False, **times})
-    variants["n = 1, here, cores asleep"] = (train, {"rollout_steps": 1, "awake": False, **times})
     variants["n = 1, here, pipelined"] = (train, {"rollout_steps": 1, "pipelined": True, **times})
     results = alternating(variants, REPEATS)
     rows = [[name, *speed_cells(results["n = 1, here"], found)] for name, found in results.items()]
@@ -161,9 +148,8 @@ def report() -> str:
 MAC on Pong at the paper's settings, one trial, {ENVIRONMENTS} environments. Agent steps per second (four frames each),
 median and range of {REPEATS} turns of {SECONDS:g} s. *Ratio*: the speed of “n = 1, here” over the row's, median of
 the turns. The PyTorch loop does the same work with the same emulators, channels last, on all cores. *pipelined* is the
-setting that lets emulators play while the learner learns. *Here* has convolutions in C++ and keeps the cores awake, as
-`mac train` does on games; for comparison it was also measured without, and the PyTorch loop, which by itself lets them
-sleep, with cores awake.
+setting that lets emulators play while the learner learns. *Here* has convolutions in C++, as `mac train` has; for
+comparison it was also measured with XLA's.
 
 {table(["", "steps/s", "range", "ratio"], rows)}
 

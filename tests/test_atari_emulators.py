@@ -28,36 +28,53 @@ def actions_of(game, steps, environments, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("game", "grey"), [("Pong", True), ("Breakout", True), ("SpaceInvaders", True), ("Pong", False)]
+    ("game", "grey", "training"),
+    [
+        ("Pong", True, False),
+        ("Breakout", True, False),
+        ("Breakout", True, True),
+        ("SpaceInvaders", True, True),
+        ("Pong", False, False),
+    ],
 )
-def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game, grey):
-    """The same ROM and actions through one environment, wrapper by wrapper. Random starts have their own test."""
+def test_observations_rewards_and_ends_are_those_of_gymnasium_s_wrappers(game, grey, training):
+    """The same ROM and actions through one environment, wrapper by wrapper. Random starts have their own test.
+
+    Lives are read off the emulator: with `terminal_on_life_loss` the wrapper leaves a step in the middle of it.
+    """
     gymnasium.register_envs(ale_py)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         single = gymnasium.make(f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0)
         wrapped = AtariPreprocessing(single, noop_max=0, frame_skip=4, screen_size=84, grayscale_obs=grey)
         other = FrameStackObservation(wrapped, 4, padding_type="zero")
-    ours = emulators_of(game, 1, training=False, noop_max=0, fire_reset=False, grey=grey)
+    ours = emulators_of(game, 1, training=training, noop_max=0, fire_reset=False, grey=grey)
     expected, _ = other.reset(seed=0)
     seen = ours.begin()
     np.testing.assert_allclose(seen[0].astype(int), expected.astype(int), atol=1)
-    ends = total = 0
+    ends = lost = total = 0
+    lives = single.unwrapped.ale.lives()
     for action in actions_of(game, 400, 1):
         ours.send(action)
         turn = ours.receive()
-        expected, reward, terminated, truncated, _ = other.step(int(action[0]))
-        assert (turn.reward[0], turn.terminated[0], turn.truncated[0]) == (reward, terminated, truncated)
+        expected, reward, terminated, truncated, info = other.step(int(action[0]))
+        life_lost, lives = training and info["lives"] < lives and not terminated, info["lives"]
+        ended = terminated or life_lost
+        assert (turn.reward[0], turn.terminated[0], turn.truncated[0]) == (reward, ended, truncated)
+        assert turn.valid[0]
+        lost += life_lost
         total += abs(reward)
         if terminated:  # the last screen of a game differs: ALE keeps that of a frame before
             ends += 1
             ours.send(action)
             turn = ours.receive()
             assert not turn.valid[0]
-            expected, _ = other.reset()
+            expected, info = other.reset()
+            lives = info["lives"]
         np.testing.assert_allclose(turn.observation[0].astype(int), expected.astype(int), atol=1)
     assert total > 0
     assert ends > 0 or game != "Breakout"
+    assert (lost > 0) == training
 
 
 def first_frame(emulators, seed):
@@ -191,3 +208,9 @@ def test_all_six_games_of_the_paper_are_there():
 
     assert {game.environment for game in ATARI.values()} <= set(atari.games())
     assert len(ATARI) == 6
+
+
+def test_a_game_is_one_that_ale_can_play():
+    assert atari.games()["ALE/SpaceInvaders-v5"] == "space_invaders"
+    for rom in atari.games().values():
+        assert ale_py.ALEInterface.isSupportedROM(ale_py.roms.get_rom_path(rom)), rom

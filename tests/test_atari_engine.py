@@ -8,7 +8,8 @@ from gymnasium import spaces
 from mean_actor_critic.atari_experiment import AtariSetup, make_atari_experiment
 from mean_actor_critic.environments.atari import Game, Turn
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.networks import game_layer_shapes, initial_game_network
+from mean_actor_critic.learners.shared_trunk import state_values
+from mean_actor_critic.networks import game_layer_shapes, game_outputs, initial_game_network
 from mean_actor_critic.training import atari
 
 GAME, ACTIONS, ENVIRONMENTS, SIDE = "ALE/Pong-v5", 3, 2, 36
@@ -37,17 +38,20 @@ class Clock:
     def receive(self):
         time = len(self.sent)
         over, reset = np.array([time % 4 == 3, False]), np.array([False, time % 5 == 0])
-        after = np.where(over[:, None, None, None], screens(time + NEW_SEED), screens(time))
+        cut = np.array([False, time % 5 == 4])
+        ended = over | cut
+        after = np.where(ended[:, None, None, None], screens(time + NEW_SEED), screens(time))
         reward = np.float32([time, -time])
-        turn = Turn(screens(time), after, reward, over, over & False, ~reset, np.where(over, reward, np.nan))
+        turn = Turn(screens(time), after, reward, over, cut, ~reset, np.where(ended, reward, np.nan))
         self.turns.append(turn)
         return turn
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("pipelined", [False, True])
+@pytest.mark.parametrize("time_limit", ["terminal", "bootstrap"])
 def test_a_trial_learns_from_the_screen_that_an_action_was_decided_on_and_the_reward_that_it_brought(
-    monkeypatch, steps, pipelined
+    monkeypatch, steps, pipelined, time_limit
 ):
     clock, learned = Clock(), []
 
@@ -57,14 +61,16 @@ def test_a_trial_learns_from_the_screen_that_an_action_was_decided_on_and_the_re
 
     monkeypatch.setattr(atari, "Emulators", lambda *_, **__: clock)
     monkeypatch.setattr(atari, "learning_program", lambda setup: learn)
-    settings = {**SMALL, "rollout_steps": steps, "pipelined": pipelined}
+    settings = {**SMALL, "rollout_steps": steps, "pipelined": pipelined, "time_limit": time_limit}
     experiment = make_atari_experiment(GAME, "mac", 1, 600, 0, settings)
     game = Game(GAME, "", Spaces(spaces.Box(0, 255, (1, SIDE, SIDE), np.uint8), spaces.Discrete(ACTIONS)))
     trial = atari.Trial(experiment, 0, game)
+    network = trial.state.network
     updates = 12 // steps
     for _ in range(updates * steps):
         trial.turn()
     assert len(learned) == updates
+    bootstrapped_ends = 0
     decided_on = [clock.begin(), *(turn.next_observation for turn in clock.turns)]
     for number, (rollout, seen, after) in enumerate(learned):
         for step in range(steps):
@@ -73,13 +79,19 @@ def test_a_trial_learns_from_the_screen_that_an_action_was_decided_on_and_the_re
             np.testing.assert_array_equal(seen[step], decided_on[time])
             np.testing.assert_array_equal(rollout.action[step], clock.sent[time])
             np.testing.assert_array_equal(rollout.reward[step], turn.reward)
-            np.testing.assert_array_equal(rollout.over[step], turn.terminated)
+            np.testing.assert_array_equal(rollout.over[step], turn.terminated | turn.truncated)
+            # of the last screen of what was cut off, not of the first one of the next game
+            beyond = state_values(experiment.setup, game_outputs(network, turn.observation))
+            counts = turn.truncated & (time_limit == "bootstrap")
+            np.testing.assert_allclose(rollout.value_beyond[step], np.where(counts, beyond, 0), rtol=1e-4, atol=1e-6)
+            bootstrapped_ends += np.abs(rollout.value_beyond[step][1]) > 1e-3
             np.testing.assert_array_equal(rollout.valid[step], turn.valid)
         last = clock.turns[number * steps + steps - 1]
         # what an ended episode bootstraps from is not looked at: `over` cuts it off
-        bootstrapped = after.observation if pipelined else after
-        np.testing.assert_array_equal(np.asarray(bootstrapped)[~last.terminated], last.observation[~last.terminated])
+        bootstrapped, goes_on = after.observation if pipelined else after, ~(last.terminated | last.truncated)
+        np.testing.assert_array_equal(np.asarray(bootstrapped)[goes_on], last.observation[goes_on])
     assert len({tuple(action) for action in clock.sent}) > 1
+    assert bootstrapped_ends == (2 if time_limit == "bootstrap" else 0)
 
 
 class Lengths:

@@ -1,6 +1,5 @@
 """Runs on Atari games: exact resumes, evaluations, agents, commands and tables. Small screens, short games."""
 
-import contextlib
 import copy
 import csv
 import importlib.util
@@ -97,21 +96,6 @@ def test_a_trial_alone_has_the_bits_that_it_has_among_others(tmp_path, finished)
     np.testing.assert_array_equal(alone.curves.scores[0], finished.curves.scores[1])
     for part, other in zip(alone.agent(0).policy, finished.agent(1).policy, strict=True):
         np.testing.assert_array_equal(part.weight, other.weight)
-
-
-def test_cores_are_awake_from_the_first_step_to_the_last(tmp_path, monkeypatch):
-    seen = []
-
-    @contextlib.contextmanager
-    def awake():
-        seen.append("awake")
-        yield
-        seen.append("asleep")
-
-    monkeypatch.setattr(atari_loop, "cores_awake", awake)
-    train(tmp_path / "run", trials=1, steps=8, evaluation_steps=4, on_progress=lambda progress: seen.append("trains"))
-    assert set(seen[1:-1]) == {"trains"}
-    assert (seen[0], seen[-1]) == ("awake", "asleep")
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
@@ -238,10 +222,13 @@ def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert "1000/1000 steps" in listed.out
     exported = command("export", finished.path, "--out", tmp_path / "agent.safetensors")
     assert exported.code == 0
-    played = command("evaluate", tmp_path / "agent.safetensors", "--episodes", "2", "--quiet")
+    agent = tmp_path / "agent.safetensors"
+    played = command("evaluate", agent, "--episodes", "2", "--quiet")
     assert (played.code, played.err) == (0, "")
     assert "most probable" in played.out
-    watched = command("watch", tmp_path / "agent.safetensors", "--out", tmp_path / "game.mp4")
+    for words in (["evaluate", agent], ["watch", agent, "--out", tmp_path / "game.mp4"]):
+        assert_refused(command(*words, "--env", "ALE/Pong-v5"), 2, "ALE/Pong-v5", GAME)
+    watched = command("watch", agent, "--out", tmp_path / "game.mp4")
     assert watched.code == 0, watched
     assert list(tmp_path.glob("game_return_*.mp4"))
 
@@ -362,7 +349,25 @@ def test_reproduce_goes_on_and_fills_its_table(tmp_path):
     assert_refused(command(*words, "discount=0.5"), 2, "other settings")
 
 
+def test_reproduce_goes_on_with_a_run_that_was_interrupted(tmp_path, monkeypatch):
+    monkeypatch.setattr("mean_actor_critic.training.atari_study.SEGMENT_SECONDS", 0.05)
+    one = {"trials": 1, "evaluation_steps": 60}
+    whole = train(tmp_path / "whole", **one)
+    folder = tmp_path / "study"
+    with pytest.raises(Stop):
+        train(folder / "breakout" / "mac", checkpoint_seconds=0, on_progress=stopped_after(6), **one)
+    assert not AtariRun.load(folder / "breakout" / "mac").finished
+    outcome = command(
+        "reproduce", "atari", "--game", "breakout", "--algorithm", "mac", "--steps", STEPS, "--trials", 1, "--seed", 3,
+        "--out", folder, "--set", *settings_as_words({**SMALL, "evaluation_steps": 60}),
+    )  # fmt: skip
+    assert outcome.code == 0, outcome
+    assert AtariRun.load(folder / "breakout" / "mac").digest == whole.digest
+
+
 REFUSED = {
+    "a ROM that ALE cannot play": (["train", "ALE/Combat-v5"], ["ALE/Combat-v5", "games"]),
+    "nothing added within the root": (["train", GAME, "--set", "rms_epsilon=0"], ["rms_epsilon", "1e-30"]),
     "an unknown game": (["train", "ALE/Pongg-v5"], ["ALE/Pongg-v5", "ALE/Pong-v5"]),
     "an unknown setting": (["train", GAME, "--set", "minibatches=3"], ["minibatches"]),
     "a setting out of its limits": (["train", GAME, "--set", "sticky_actions=1.5"], ["sticky_actions", "1.5"]),

@@ -94,7 +94,7 @@ def test_without_a_compiler_xla_convolves(tmp_path, settings):
 def test_the_machine_compiles_once_and_says_what_with(tmp_path):
     made = []
     for _ in range(2):
-        outcome = run_python(USED, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+        outcome = run_python(USED, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": "c++ -g0"})
         compiler, used = outcome.out.splitlines()
         assert (outcome.code, compiler, used, outcome.err) == (0, native.compiler(), "native", "")
         (library,) = (tmp_path / "mean_actor_critic" / "native").iterdir()

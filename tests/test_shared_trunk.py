@@ -285,6 +285,39 @@ def test_a_masked_step_teaches_nothing():
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_crosses_the_reset_between_two_games(algorithm):
+    """A game ends, a masked step resets it, the next one begins: the gradient of the heads' biases by hand."""
+    values = 1 if algorithm == "a2c" else 3
+    network = random_network(values)
+    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    seen = np.random.default_rng(8).integers(0, 256, (3, 1, 2, 36, 36), np.uint8)
+    acted = [game_outputs(network, jnp.asarray(one)) for one in seen]
+    action, last_value = np.array([2, 1, 0]), 5.0
+    rollout = shared_trunk.Rollout(
+        jnp.asarray(action)[:, None], jnp.array([[1.0], [7.0], [-1.0]]), jnp.array([[True], [False], [False]]),
+        jnp.zeros((3, 1)), jnp.array([[True], [False], [True]]),
+    )  # fmt: skip
+    # steps that are the gradient itself: nothing is cut, and the mean of squares stays 1
+    plain = AtariHyper(learning_rate=1.0, gradient_norm=1e9, rms_decay=1.0, rms_epsilon=1e-30)
+    found = shared_trunk.update(
+        setup_of(algorithm, rollout_steps=3), plain, state, rollout, acted, jnp.array([last_value]), jnp.int32(9),
+        kernels.XLA.backward,
+    ).network  # fmt: skip
+    returns = np.array([1.0, np.nan, -1 + plain.discount * last_value])  # what the masked step has is not used
+    rows = [0, 2]
+    logits, q = (
+        np.concatenate([np.asarray(getattr(o, part), np.float64) for o in acted]) for part in ("logits", "values")
+    )
+    _, of_logits, of_values = numpy_loss(
+        algorithm, plain, logits[rows], q[rows], action[rows], returns[rows], np.array([0.5, 0.5])
+    )
+    for head, gradient in (("policy", of_logits), ("critic", of_values)):
+        moved = np.asarray(getattr(network, head).bias) - np.asarray(getattr(found, head).bias)
+        np.testing.assert_allclose(moved, gradient.sum(0), rtol=1e-4, atol=1e-6)
+        assert np.abs(moved).max() > 1e-3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
     """Each screen pays for one action; every episode is one step long."""
     setup, environments = setup_of(algorithm), 16

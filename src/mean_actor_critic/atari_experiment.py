@@ -103,7 +103,7 @@ class AtariHyper:
     value_weight: Any = number(0.5, 0.0, 1e9, "of the critic's loss, half a squared error")
     gradient_norm: Any = number(0.5, 1e-9, 1e9, "a longer gradient is shortened to this")
     rms_decay: Any = number(0.99, 0.0, 1.0, "weight of the past in the mean of squared gradients")
-    rms_epsilon: Any = number(1e-5, 0.0, 1e9, "added to that mean before the root is taken")
+    rms_epsilon: Any = number(1e-5, 1e-30, 1e9, "added to that mean before the root is taken")
 
 
 ATARI_SETTINGS = settings_of(AtariSetup, AtariHyper)
@@ -112,7 +112,13 @@ HYPER_NAMES = tuple(field.name for field in dataclasses.fields(AtariHyper))
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {},  # the defaults
     # Machado et al. (2018): randomness from sticky actions alone, and the agent plays whole games by itself
-    "machado": {"sticky_actions": 0.25, "noop_max": 0, "fire_reset": False, "episodic_life": False},
+    "machado": {
+        "sticky_actions": 0.25,
+        "noop_max": 0,
+        "fire_reset": False,
+        "episodic_life": False,
+        "time_limit": "bootstrap",
+    },
 }
 # Baselines' A2C as it was published; the paper's algorithms have the defaults.
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.resources
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -34,11 +35,11 @@ def compiler() -> str | None:
     """What compiled the convolutions of this process, by its own name and version; None: they are XLA's."""
     if os.environ.get(SWITCH) == "0" or jax.default_backend() != "cpu":
         return None
-    command = os.environ.get("CXX") or "c++"
+    command = shlex.split(os.environ.get("CXX") or "c++")
     try:
-        version = _output(command, "--version").splitlines()[0]
+        version = _output(*command, "--version").splitlines()[0]
         library = ctypes.CDLL(str(_compiled(command, version)))
-    except (OSError, subprocess.SubprocessError, IndexError):
+    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
         return None
     for name in (_FORWARD, _BACKWARD):
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
@@ -49,12 +50,12 @@ def _output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
 
-def _compiled(command: str, version: str) -> Path:
+def _compiled(command: Sequence[str], version: str) -> Path:
     """The library, from the cache if it was compiled from the same by the same."""
     source = importlib.resources.files("mean_actor_critic").joinpath(SOURCE).read_text()
     # -march=native is another thing on another CPU, and a home may be seen from several
-    target = _output(command, "-march=native", "-E", "-dM", "-x", "c++", os.devnull)
-    made_of = "\0".join((source, version, target, jax.__version__, *_FLAGS))
+    target = _output(*command, "-march=native", "-E", "-dM", "-x", "c++", os.devnull)
+    made_of = "\0".join((source, version, target, jax.__version__, *command, *_FLAGS))
     folder = cache_folder() / "native"
     library = folder / f"convolutions-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}.so"
     if not library.exists():
@@ -62,7 +63,7 @@ def _compiled(command: str, version: str) -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             written, made = Path(scratch) / SOURCE, Path(scratch) / library.name
             written.write_text(source)
-            _output(command, *_FLAGS, "-I", jax.ffi.include_dir(), str(written), "-o", str(made))
+            _output(*command, *_FLAGS, "-I", jax.ffi.include_dir(), str(written), "-o", str(made))
             made.replace(library)  # whole or not at all: other processes may look for it
     return library
 

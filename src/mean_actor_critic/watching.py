@@ -45,7 +45,7 @@ def watch(
         out: such as "video.mp4"; the mean return is added to the name: "video_return_231.4.mp4".
         episodes: how many.
         deterministic: take the most probable action instead of sampling.
-        seed: of the episodes, which begin as those of `evaluate` do.
+        seed: of the episodes, which begin as those of `evaluate` do, but for Atari games.
         environment: what the agent was trained on, if it cannot be found by name.
     """
     episodes = require_whole("episodes", episodes, *EPISODES)
@@ -60,7 +60,7 @@ def watch(
     experiment = agent.experiment
     if isinstance(experiment, AtariExperiment):
         setup = experiment.setup
-        factory: Any = functools.partial(atari.make_game, setup, atari.find_game(setup).rom)
+        factory: Any = functools.partial(atari.make_game, setup, atari.find_game(setup, environment).rom)
         steps = setup.max_episode_frames // setup.frame_skip + 1
     else:
         factory = watchable(environment_of(experiment, agent.spaces, environment), experiment.environment_kwargs)

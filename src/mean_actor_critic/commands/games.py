@@ -113,12 +113,14 @@ def train(options: argparse.Namespace) -> AtariRun:
         if value is not None:
             raise InputError(name, value, allowed)
     settings = parse_settings(options.set, ATARI_SETTINGS)
+    from mean_actor_critic.native import compiler
     from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, train_atari
 
     def started(path: Path, game: "Game") -> None:
         events.begin(path)
         if not options.quiet:
-            print(f"{game.name}: steps are agent steps, not frames; run folder: {path}", file=sys.stderr)
+            words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}; run folder: {path}"
+            print(f"{game.name}: {words}", file=sys.stderr)
 
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         return train_atari(
@@ -151,11 +153,12 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
         events.begin(Path(options.path))
         if not options.quiet:
             print(
-                f"{options.path}: the emulators go back to where they were, up to half a minute a trial",
+                f"{options.path}: the emulators go back to where they were: seconds, or minutes if games are long",
                 file=sys.stderr,
             )
         return resume_atari(
             options.path,
+            options.env,
             threads=options.workers,
             checkpoint_seconds=_seconds(options, CHECKPOINT_SECONDS),
             on_progress=watch(str(options.path)),

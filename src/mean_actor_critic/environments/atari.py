@@ -50,20 +50,27 @@ def require_ale() -> None:
 
 @functools.cache
 def games() -> dict[str, str]:
-    """The games that ALE has, by the names that Gymnasium gives them: `ALE/SpaceInvaders-v5` to `space_invaders`."""
+    """The games that ALE plays, by the names that Gymnasium gives them: `ALE/SpaceInvaders-v5` to `space_invaders`."""
     require_ale()
-    from ale_py import roms
+    import ale_py
 
-    return {f"{GAME}{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids()}
+    gymnasium.register_envs(ale_py)  # ALE has ROMs besides that it cannot play
+    return {name: spec.kwargs["game"] for name, spec in gymnasium.registry.items() if name.startswith(GAME)}
 
 
-def find_game(setup: AtariSetup) -> Game:
+def find_game(setup: AtariSetup, said: Any = None) -> Game:
     """The game that a setup names, as its settings show it.
 
+    Args:
+        setup: of an experiment.
+        said: the environment that the user says it is on, if any.
+
     Raises:
-        InputError: there is no such game, or the settings do not fit each other.
+        InputError: there is no such game, or it is not the one that the user says.
         MacError: ALE is not installed.
     """
+    if said is not None and said != setup.environment:
+        raise InputError("environment", said, f"{setup.environment}, which this was trained on")
     known = games()
     if setup.environment not in known:
         names = {name.lower(): name for name in known}

@@ -20,7 +20,6 @@ from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.training import devices
 from mean_actor_critic.training.atari_study import AtariStudy
 from mean_actor_critic.training.loop import carry_on, check_seconds, free_folder
-from mean_actor_critic.training.wakefulness import cores_awake
 
 CHECKPOINT_SECONDS = 300.0  # a checkpoint of one trial has 15 megabytes
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
@@ -82,6 +81,7 @@ def train_atari(
 
 def resume_atari(
     path: str | Path,
+    environment: Any = None,
     *,
     threads: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
@@ -92,6 +92,7 @@ def resume_atari(
 
     Args:
         path: the run folder.
+        environment: the game, if you like to say so; it must be the run's.
         threads: as for `train_atari`.
         checkpoint_seconds: as for `train_atari`.
         on_progress: called after every segment.
@@ -104,7 +105,7 @@ def resume_atari(
     experiment = manifest.experiment
     if not isinstance(experiment, AtariExperiment):
         raise InputError("run", str(path), "a run on an Atari game; resume continues those that count episodes")
-    game = find_game(experiment.setup)
+    game = find_game(experiment.setup, environment)
     if game.spaces.to_json() != manifest.spaces.to_json():
         raise InputError("environment", game.name, f"the game as training began with it: {manifest.spaces}")
     changed = devices.changes(manifest.versions, ENGINE)
@@ -143,17 +144,16 @@ def _carry_on(
         if on_start:
             on_start(path, game)
 
-    with cores_awake():
-        checkpoint = carry_on(
-            path,
-            manifest,
-            begin,
-            show,
-            f"mac resume {shlex.quote(str(path))}",
-            checkpoint_seconds,
-            started,
-            is_due=lambda study: bool(study.newly_evaluated),
-        )
+    checkpoint = carry_on(
+        path,
+        manifest,
+        begin,
+        show,
+        f"mac resume {shlex.quote(str(path))}",
+        checkpoint_seconds,
+        started,
+        is_due=lambda study: bool(study.newly_evaluated),
+    )
     return AtariRun(path, manifest, checkpoint)
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.atari_experiment import ENGINE, AtariExperiment
 from mean_actor_critic.atari_run import AtariRun
-from mean_actor_critic.environments.atari import find_game
+from mean_actor_critic.environments.atari import Game, find_game
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
@@ -61,7 +61,8 @@ def evaluate(
     experiment = player.experiment
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
     if isinstance(experiment, AtariExperiment):
-        return _play_games(experiment, agents, episodes, deterministic, seed, workers or 0, on_progress)
+        game = find_game(experiment.setup, environment)
+        return _play_games(experiment, game, agents, episodes, deterministic, seed, workers or 0, on_progress)
     spec = environment_of(experiment, agents[0].spaces, environment, step_seconds)
     devices.prepare(spec.engine)
     actors = stacked(agents)
@@ -197,6 +198,7 @@ def hosted_episodes(
 
 def _play_games(
     experiment: AtariExperiment,
+    game: Game,
     agents: Sequence[Agent],
     games: int,
     greedy: bool,
@@ -207,7 +209,6 @@ def _play_games(
     """Raw scores of whole games, in batches, as evaluations in training play them."""
     devices.prepare(ENGINE)
     setup, numbers = experiment.setup, experiment.trial_numbers()
-    game = find_game(setup)
     scores = np.full((len(agents), games), np.nan, np.float32)
     for place, agent in enumerate(agents):
         trial = int(numbers[agent.trial])
