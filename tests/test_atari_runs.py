@@ -290,11 +290,25 @@ def test_runs_that_differ_have_different_names(tmp_path, finished):
     runs = [variant(finished, path, seed=seed) for seed in (3, 4) for path in paths]
     notes = [row[-1] for row in report.table_2(runs).rows]
     assert notes == [f"seed {seed}, {path}" for seed in (3, 4) for path in paths]
-    many = {"discount": 0.9, "stack": 2}
-    report.learning_curves([variant(finished, **many, noop_max=i) for i in (0, 1)], tmp_path / "curves.svg")
-    picture = (tmp_path / "curves.svg").read_text()
-    assert "MAC, other settings, 2 trials" in picture
-    assert "MAC, noop_max=1, stack=2, discount=0.9, 2 trials" in picture
+
+
+def words_of_figure(folder, runs):
+    """The comments of a figure's file, which are the words in it."""
+    report.learning_curves(runs, folder / "curves.svg")
+    return re.findall("<!-- (.*?) -->", (folder / "curves.svg").read_text())
+
+
+def test_a_figure_says_once_what_all_runs_have_and_names_what_differs(tmp_path, finished):
+    near_baselines = {**preset("a2c", "paper"), "schedule": "constant", "entropy_weight": 0.03}
+    runs = [variant(finished, **{**near_baselines, "rollout_steps": n}) for n in (1, 5)]
+    words = words_of_figure(tmp_path, runs)
+    assert "learning_rate=0.0007, policy_weight=1.0, entropy_weight=0.03" in words
+    assert {"MAC, 2 trials", "MAC, rollout_steps=5, 2 trials"} <= set(words)
+    words = words_of_figure(tmp_path, [variant(finished, seed=seed, noop_max=0) for seed in (3, 4)])
+    assert {"noop_max=0", "MAC, seed 3, 2 trials", "MAC, seed 4, 2 trials"} <= set(words)
+    many = [variant(finished, discount=0.9 - i / 10, stack=3 + 2 * i, noop_max=i) for i in (0, 1)]
+    words = words_of_figure(tmp_path, many)
+    assert {"MAC, other settings, 2 trials", "MAC, noop_max=1, stack=5, discount=0.8, 2 trials"} <= set(words)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -73,13 +73,18 @@ def find_game(setup: AtariSetup, said: Any = None) -> Game:
         raise InputError("environment", said, f"{setup.environment}, which this was trained on")
     known = games()
     if setup.environment not in known:
-        names = {name.lower(): name for name in known}
-        close = difflib.get_close_matches(setup.environment.lower(), list(names), n=1, cutoff=0.4)
+        names = {_stem(name): name for name in known}
+        close = difflib.get_close_matches(_stem(setup.environment), list(names), n=1)
         guess = f" (did you mean {names[close[0]]}?)" if close else ""
         raise InputError("environment", setup.environment, f"one of ALE's {len(known)} games, {GAME}…-v5{guess}")
     rom = known[setup.environment]
     emulator = _vector(setup, rom, environments=1, threads=1)
     return Game(setup.environment, rom, Spaces(emulator.single_observation_space, emulator.single_action_space))
+
+
+def _stem(name: str) -> str:
+    """Of `ALE/SpaceInvaders-v5`, `spaceinvaders`."""
+    return name.removeprefix(GAME).partition("-")[0].lower()
 
 
 def _vector(setup: AtariSetup, rom: str, environments: int, threads: int, **screen: Any) -> Any:

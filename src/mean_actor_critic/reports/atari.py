@@ -6,6 +6,7 @@ table says so.
 
 import html
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,17 +160,47 @@ def _notes(words: Sequence[str], run: AtariRun, last: Score | None) -> str:
     return ", ".join(filter(None, notes)) or "–"
 
 
+_NAMED = [(protocol, algorithm) for protocol in PROTOCOLS for algorithm in _BASELINES]  # settings that have a name
+
+
+def _differences_from(named: tuple[str, str], run: AtariRun) -> list[str]:
+    """The name of some settings, if they are not the paper's, and each setting of a run that differs from them."""
+    protocol, algorithm = named
+    setup, settings = run.experiment.setup, run.experiment.settings()
+    chosen = preset(algorithm, protocol)
+    base = make_atari_experiment(setup.environment, setup.algorithm, 1, 1, 0, chosen).settings()
+    names = [name for name, usual in ((protocol, "paper"), (_BASELINES[algorithm], "")) if name != usual]
+    return names + settings_as_words({name: value for name, value in settings.items() if value != base[name]})
+
+
 def _differences(run: AtariRun) -> list[str]:
     """How a run's settings differ from the paper's: what they are nearest to, by its name, and each that differs."""
-    setup, settings = run.experiment.setup, run.experiment.settings()
+    return min((_differences_from(named, run) for named in _NAMED), key=len)
 
-    def words(protocol: str, algorithm: str) -> list[str]:
-        chosen = preset(algorithm, protocol)
-        base = make_atari_experiment(setup.environment, setup.algorithm, 1, 1, 0, chosen).settings()
-        names = [name for name, usual in ((protocol, "paper"), (_BASELINES[algorithm], "")) if name != usual]
-        return names + settings_as_words({name: value for name, value in settings.items() if value != base[name]})
 
-    return min((words(protocol, algorithm) for protocol in PROTOCOLS for algorithm in _BASELINES), key=len)
+def _in_common(runs: Sequence[AtariRun]) -> tuple[list[str], list[list[str]]]:
+    """How the settings of all of some runs differ from the paper's, and how those of each do besides.
+
+    In as few words as possible: each run is compared with what it is nearest to, or all of them with the same.
+    """
+
+    def split(words: Sequence[list[str]]) -> tuple[list[str], list[list[str]]]:
+        common = [word for word in words[0] if all(word in others for others in words)]
+        return common, [[word for word in own if word not in common] for own in words]
+
+    ways = [[_differences(run) for run in runs]]
+    ways += [[_differences_from(named, run) for run in runs] for named in _NAMED]
+    return min(map(split, ways), key=lambda found: len(found[0]) + sum(map(len, found[1])))
+
+
+def _tell_apart(runs: Sequence[AtariRun], words: Sequence[list[str]]) -> None:
+    """Add the seed to the words of runs of one algorithm on one game that have the same, and the folder if need be."""
+    for more in ("seed {run.experiment.seed}", "{run.path}"):
+        names = [(run.experiment.setup.environment, run.experiment.setup.algorithm, *own)
+                 for run, own in zip(runs, words, strict=True)]  # fmt: skip
+        for run, own, name in zip(runs, words, names, strict=True):
+            if names.count(name) > 1:
+                own.append(more.format(run=run))
 
 
 def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun, list[str]]]:
@@ -183,11 +214,7 @@ def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun, list
         return first, setup.environment, list(ATARI_ALGORITHMS).index(setup.algorithm)
 
     found = [(games.get(run.experiment.setup.environment), run, _differences(run)) for run in sorted(runs, key=place)]
-    for more in ("seed {run.experiment.seed}", "{run.path}"):  # if that is not enough
-        names = [(run.experiment.setup.environment, run.experiment.setup.algorithm, *words) for _, run, words in found]
-        for (_, run, words), name in zip(found, names, strict=True):
-            if names.count(name) > 1:
-                words.append(more.format(run=run))
+    _tell_apart([run for _, run, _ in found], [words for _, _, words in found])
     return found
 
 
@@ -230,13 +257,13 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
 def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
     """Evaluation scores by agent steps, a panel for each game, a line for each run; PNG or SVG.
 
-    Algorithms differ in colour, settings in dashes: a full line has the paper's. Bands are 95 % intervals over trials,
-    or over games where there is one trial.
+    Algorithms differ in colour, settings in dashes; what all runs on a game have is said below its name. Bands are 95 %
+    intervals over trials, or over games where there is one trial.
     """
-    by_game: dict[str, list[tuple[Game | None, AtariRun, list[str]]]] = {}
-    for found in _by_game(runs):
-        if found[1].curves.evaluated.min():
-            by_game.setdefault(found[1].experiment.setup.environment, []).append(found)
+    by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
+    for game, run, _ in _by_game(runs):
+        if run.curves.evaluated.min():
+            by_game.setdefault(run.experiment.setup.environment, []).append((game, run))
     columns = min(3, len(by_game))
     rows = -(-len(by_game) // columns)
     with figure_of(files, (1.0 + 4.2 * columns, 0.6 + 3.2 * rows)) as figure:
@@ -246,7 +273,10 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
         for axes, (environment, of_game) in zip(panels, by_game.items(), strict=False):
             dashes_of: dict[tuple[str, ...], str] = {(): "-"}
             labels: set[str] = set()
-            for game, run, words in of_game:
+            on_game = [run for _, run in of_game]
+            common, apart = _in_common(on_game)
+            _tell_apart(on_game, apart)
+            for (game, run), words in zip(of_game, apart, strict=True):
                 algorithm = run.experiment.setup.algorithm
                 scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
                 steps = [score.steps / 1e6 for score in scores]
@@ -266,8 +296,11 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
                     axes.axhline(game.scores[algorithm], color=colour, linewidth=0.8, linestyle=":", label=label)
             if (first := of_game[0][0]) is not None:
                 axes.axhline(first.random, color=_LINE, linewidth=0.8, linestyle="--", label="random (paper)")
-            title = environment if first is None else first.title
-            axes.set(title=title, xlabel="million agent steps", ylabel="score")
+            axes.set(xlabel="million agent steps", ylabel="score")
+            lines = textwrap.wrap(", ".join(common), 60)
+            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate("\n".join(lines), (0.5, 1), xytext=(0, 4), fontsize=8, **place)
+            axes.set_title(environment if first is None else first.title, pad=6 + 11 * len(lines))
             axes.legend(frameon=False, fontsize=8)
             axes.grid(alpha=0.25)
 
