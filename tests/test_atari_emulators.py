@@ -148,6 +148,22 @@ def test_in_evaluations_only_the_game_s_end_is_an_end():
         assert turn.terminated[0] == (not np.isnan(turn.score[0]))
 
 
+@pytest.mark.parametrize("fire", [False, True])
+def test_an_idle_agent_gets_on_only_if_somebody_presses_fire(fire):
+    """Evaluations are whole games either way; FIRE for a new life is not the agent's step."""
+    emulators = emulators_of("Breakout", 1, training=False, screen_size=36, evaluation_fire=fire)
+    emulators.begin()
+    turns = []
+    for _ in range(200):
+        emulators.send(np.zeros(1, np.int32))
+        turns.append(emulators.receive())
+    over = [turn.terminated[0] for turn in turns]
+    assert over == [not np.isnan(turn.score[0]) for turn in turns]
+    assert any(over) == fire
+    first = turns[: over.index(True)] if fire else turns
+    assert sum(not turn.valid[0] for turn in first) == (4 if fire else 0)  # five lives, four of them new
+
+
 def test_a_cut_off_game_is_truncated_not_terminated():
     emulators = emulators_of("Pong", 2, screen_size=36, max_episode_frames=40)
     emulators.begin()

@@ -226,6 +226,10 @@ def test_the_commands_on_a_finished_run(tmp_path, finished):
     played = command("evaluate", agent, "--episodes", "2", "--quiet")
     assert (played.code, played.err) == (0, "")
     assert "most probable" in played.out
+    few = ["evaluate", agent, "--episodes", "2", "--quiet"]
+    assert command(*few, "--set", "sticky_actions=0.5", "max_episode_frames=400").out != played.out
+    assert_refused(command(*few, "--set", "discount=0.5"), 2, "discount", "sticky_actions")
+    assert_refused(command(*few, "--set", "noop_max=-1"), 2, "noop_max", "-1")
     for words in (["evaluate", agent], ["watch", agent, "--out", tmp_path / "game.mp4"]):
         assert_refused(command(*words, "--env", "ALE/Pong-v5"), 2, "ALE/Pong-v5", GAME)
     watched = command("watch", agent, "--out", tmp_path / "game.mp4")

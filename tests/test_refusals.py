@@ -145,6 +145,7 @@ BAD_INPUT = {
     "evaluating too long a name": (("evaluate", LONG), ("RUN|AGENT", LONG, "a run folder or an agent")),
     "evaluating a folder of runs": (("evaluate", "."), ("run: '.'", "a run folder")),
     "evaluating a manifest": (("evaluate", "run/manifest.json"), ("run/manifest.json", "safetensors")),
+    "evaluating Cart Pole by the rules of games": (("evaluate", "run", "--set", "noop_max=3"), ("settings", "Atari")),
     "evaluating no episodes": (("evaluate", "run", "--episodes", "0"), ("episodes: 0", WHOLE)),
     "evaluating negative episodes": (("evaluate", "run", "--episodes", "-5"), ("episodes: -5", WHOLE)),
     "evaluating more episodes than can be": (

@@ -52,7 +52,7 @@ class AtariSetup:
         0.0, 0.0, 1.0, "probability that a frame repeats the action of the frame before", by_trial=False
     )
     noop_max: int = whole(30, "a game begins with fewer than so many idle frames, drawn at random", low=0, high=1000)
-    fire_reset: bool = switch(True, "press FIRE, where there is one, when a game or a training life begins")
+    fire_reset: bool = switch(True, "press FIRE, where there is one, when a game or, in training, a life begins")
     episodic_life: bool = switch(True, "in training, a lost life ends the episode, though not the game")
     screen_size: int = whole(84, "height and width in pixels that the screen is shrunk to", low=36, high=210)
     grey: bool = switch(True, "screens in shades of grey, not in colour")
@@ -71,6 +71,9 @@ class AtariSetup:
     )
     # evaluation
     evaluation_interval: int = whole(200_000, "steps between evaluations", high=10**9)
+    evaluation_fire: bool = switch(
+        False, "press FIRE when a life begins in evaluations too; else an agent that never had to may wait for ever"
+    )
     evaluation_games: int = whole(50, "games of an evaluation: batches are begun until there are so many", high=10_000)
     evaluation_steps: int = whole(4500, "steps of each environment: of a batch, and until none is begun", high=10**7)
     evaluation_environments: int = whole(16, "games of a batch, played at once", high=1024)
@@ -262,6 +265,24 @@ def _checked(name: str, given: Any, trials: int) -> Any:
     if isinstance(value, tuple) and len(value) != trials:
         raise InputError(name, given, f"one number, or one for each of the {trials} trials")
     return value
+
+
+# How games are played, whoever plays: what an agent sees and can do stays the same with any of these.
+OF_PLAY = (
+    "frame_skip", "max_pool", "sticky_actions", "noop_max", "fire_reset", "max_episode_frames", "evaluation_fire",
+)  # fmt: skip
+
+
+def played_otherwise(setup: AtariSetup, settings: Mapping[str, Any]) -> AtariSetup:
+    """A setup with other rules of play, by the names in `OF_PLAY`.
+
+    Raises:
+        InputError: a setting is not one of these, or its value is not allowed.
+    """
+    for name in settings:
+        if name not in OF_PLAY:
+            raise unknown_name("setting", name, OF_PLAY)
+    return dataclasses.replace(setup, **{name: _checked(name, given, 1) for name, given in settings.items()})
 
 
 def of_episodes(experiment: AnyExperiment) -> Experiment:

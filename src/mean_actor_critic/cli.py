@@ -98,6 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=int, help="of each trial (default: 100; of Atari games 16)")
     evaluate.add_argument("--trial", type=int, help="only this trial of the run")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    games.add_evaluate_options(evaluate)
     _add_env(evaluate)
     _add_worker_options(evaluate)
     evaluate.add_argument("--quiet", action="store_true", help="no progress, only the table")

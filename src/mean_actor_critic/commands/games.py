@@ -5,13 +5,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mean_actor_critic.atari_experiment import (
     ATARI_ALGORITHMS,
     ATARI_SETTINGS,
     ENGINE,
     GAME,
+    OF_PLAY,
     PAPERS_STEPS,
     PROTOCOLS,
     AnyExperiment,
@@ -48,6 +49,19 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
         "--protocol", choices=list(PROTOCOLS),
         help="paper, or machado: sticky actions 0.25 and whole games in training (default: paper)",
     )  # fmt: skip
+
+
+def add_evaluate_options(parser: argparse.ArgumentParser) -> None:
+    """What only games take."""
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[],
+        help=f"on Atari games, rules that differ from training's: {', '.join(OF_PLAY)}",
+    )  # fmt: skip
+
+
+def settings_of_play(options: argparse.Namespace) -> dict[str, Any]:
+    """The rules that `mac evaluate` was asked for."""
+    return parse_settings(options.set, ATARI_SETTINGS)
 
 
 def settings_help() -> str:

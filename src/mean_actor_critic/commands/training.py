@@ -127,6 +127,7 @@ def evaluate(options: argparse.Namespace) -> None:
     player = load_player(options.player, options.trial)
     usual = games.EVALUATED_GAMES if games.is_on_game(player.experiment) else 100
     episodes = usual if options.episodes is None else options.episodes
+    settings = games.settings_of_play(options)
     from mean_actor_critic.training.evaluation import evaluate
 
     table = plain_table(
@@ -141,6 +142,7 @@ def evaluate(options: argparse.Namespace) -> None:
                 deterministic=deterministic,
                 seed=options.seed,
                 environment=options.env,
+                settings=settings,
                 workers=options.workers,
                 step_seconds=options.step_seconds,
                 on_progress=watch(name),

@@ -145,7 +145,8 @@ class Emulators:
         self._seed_of = seed_of
         self._episodic_life = training and setup.episodic_life
         names = [action.name for action in self._vector.ale.get_action_set()]
-        self._fire = names.index("FIRE") if self._episodic_life and setup.fire_reset and "FIRE" in names else None
+        fires = setup.fire_reset and (self._episodic_life if training else setup.evaluation_fire)
+        self._fire = names.index("FIRE") if fires and "FIRE" in names else None  # for a new life
         self._seeded = np.zeros(environments, np.int32)  # how often
         self._journal = np.zeros((environments, LONGEST_JOURNAL), np.uint8)  # actions since the last seed
         self._length = np.zeros(environments, np.int32)  # of each journal
@@ -209,14 +210,22 @@ class Emulators:
         lives, began = info["lives"], self._resetting
         valid = ~(self._resetting | self._firing)
         ended = over | truncated
-        lost = (lives < self._lives) & (lives > 0) & ~ended & ~began & self._episodic_life
+        lost = (lives < self._lives) & (lives > 0) & ~ended & ~began
         self._score = np.where(began, 0, self._score) + reward
         score = np.where(ended, self._score, np.nan).astype(np.float32)
         self._lives, self._resetting = lives.copy(), ended
         self._firing = lost if self._fire is not None else np.zeros_like(lost)
         afresh = ended & (self._length >= LONGEST_JOURNAL)
         following = self._reset(afresh) if afresh.any() else observation
-        return Turn(observation, following, reward.astype(np.float32), over | lost, truncated, valid, score)
+        return Turn(
+            observation,
+            following,
+            reward.astype(np.float32),
+            over | (lost & self._episodic_life),
+            truncated,
+            valid,
+            score,
+        )
 
     def record(self) -> dict[str, Array]:
         """The way to where the emulators were when something was last received from them."""

@@ -1,7 +1,7 @@
 """Playing trained agents without learning."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array
 
 from mean_actor_critic.agent import Agent, Networks
-from mean_actor_critic.atari_experiment import ENGINE, AtariExperiment
+from mean_actor_critic.atari_experiment import ENGINE, AtariExperiment, AtariSetup, played_otherwise
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.environments.atari import Game, find_game
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
+from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import EPISODES, SEEDS, Setup, require_whole
 from mean_actor_critic.networks import GameNetwork
 from mean_actor_critic.progress import Progress, Show
@@ -39,6 +40,7 @@ def evaluate(
     deterministic: bool = False,
     seed: int = 0,
     environment: Any = None,
+    settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
     step_seconds: float = STEP_SECONDS,
     on_progress: Show | None = None,
@@ -51,6 +53,7 @@ def evaluate(
         deterministic: take the most probable action instead of sampling.
         seed: of the episodes; they are never those of training.
         environment: what the agents were trained on, if it cannot be found by name.
+        settings: rules of an Atari game that are to be others than in training: sticky actions, say.
         workers: processes that step hosted environments, or threads that step Atari emulators; by default one per core.
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         on_progress: called now and then.
@@ -61,8 +64,12 @@ def evaluate(
     experiment = player.experiment
     agents = [player] if isinstance(player, Agent) else [player.agent(trial) for trial in range(experiment.trials)]
     if isinstance(experiment, AtariExperiment):
-        game = find_game(experiment.setup, environment)
-        return _play_games(experiment, game, agents, episodes, deterministic, seed, workers or 0, on_progress)
+        setup = played_otherwise(experiment.setup, settings or {})
+        numbers = experiment.trial_numbers()[[agent.trial for agent in agents]]
+        game = find_game(setup, environment)
+        return _play_games(setup, game, agents, numbers, episodes, deterministic, seed, workers or 0, on_progress)
+    if settings:
+        raise InputError("settings", ", ".join(settings), "players of Atari games")
     spec = environment_of(experiment, agents[0].spaces, environment, step_seconds)
     devices.prepare(spec.engine)
     actors = stacked(agents)
@@ -197,9 +204,10 @@ def hosted_episodes(
 
 
 def _play_games(
-    experiment: AtariExperiment,
+    setup: AtariSetup,
     game: Game,
     agents: Sequence[Agent],
+    numbers: Returns,
     games: int,
     greedy: bool,
     seed: int,
@@ -208,10 +216,9 @@ def _play_games(
 ) -> Returns:
     """Raw scores of whole games, in batches, as evaluations in training play them."""
     devices.prepare(ENGINE)
-    setup, numbers = experiment.setup, experiment.trial_numbers()
     scores = np.full((len(agents), games), np.nan, np.float32)
     for place, agent in enumerate(agents):
-        trial = int(numbers[agent.trial])
+        trial = int(numbers[place])
         emulators = atari.evaluation_emulators(setup, game, min(GAMES, games), seed, trial, NO_TRAINING, threads)
         assert isinstance(agent.networks, GameNetwork)
         endless = -(-games // GAMES) * setup.max_episode_frames
