@@ -1,6 +1,7 @@
 """Convolutions in C++ against XLA's own, and what happens where they cannot be compiled."""
 
 import os
+import shlex
 import shutil
 
 import jax
@@ -11,9 +12,8 @@ from helpers import run_python
 from mean_actor_critic import kernels, native
 from mean_actor_critic.networks import CONVOLUTIONS, game_layer_shapes, initial_game_network
 
-has_compiler = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX") or "c++") is None, reason="this machine has no C++ compiler"
-)
+CXX = os.environ.get("CXX") or "c++"
+has_compiler = pytest.mark.skipif(shutil.which(shlex.split(CXX)[0]) is None, reason="this machine has no C++ compiler")
 
 
 @has_compiler
@@ -94,7 +94,7 @@ def test_without_a_compiler_xla_convolves(tmp_path, settings):
 def test_the_machine_compiles_once_and_says_what_with(tmp_path):
     made = []
     for _ in range(2):
-        outcome = run_python(USED, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": "c++ -g0"})
+        outcome = run_python(USED, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": f"{CXX} -g0"})
         compiler, used = outcome.out.splitlines()
         assert (outcome.code, compiler, used, outcome.err) == (0, native.compiler(), "native", "")
         (library,) = (tmp_path / "mean_actor_critic" / "native").iterdir()
