@@ -26,10 +26,10 @@ PHASES = ("acting", "sending", "waiting for emulators", "learning")
 
 
 def _trial(rollout_steps: int, **settings: Any) -> Any:
-    from mean_actor_critic.atari_experiment import make_atari_experiment
+    from mean_actor_critic.engines import devices
+    from mean_actor_critic.engines.vector import Trial
     from mean_actor_critic.environments.atari import find_game
-    from mean_actor_critic.training import devices
-    from mean_actor_critic.training.atari import Trial
+    from mean_actor_critic.spec.atari_experiment import make_atari_experiment
 
     devices.prepare("atari")
     chosen = {"rollout_steps": rollout_steps, "environments": ENVIRONMENTS, **settings}
@@ -59,7 +59,7 @@ def train(
     """
     import jax
 
-    from mean_actor_critic import native as convolutions
+    from mean_actor_critic.learning import native as convolutions
 
     if not native:
         os.environ[convolutions.SWITCH] = "0"

@@ -5,10 +5,10 @@ import time
 import numpy as np
 
 from benchmarks.harness import Measurement
+from mean_actor_critic.engines import compiled, devices
+from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.training import compiled, devices
-from mean_actor_critic.training.compiled_study import CompiledStudy
+from mean_actor_critic.spec.experiment import make_experiment
 
 ENVIRONMENT = "CartPole-v0"
 

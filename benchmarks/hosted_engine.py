@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Measurement
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines.hosted_study import HostedStudy
+from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.environments.fleet import WorkerLimits
-from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.store import Arrays
-from mean_actor_critic.training import devices
-from mean_actor_critic.training.hosted_study import HostedStudy
-from mean_actor_critic.training.study import choose_width
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.trees import Arrays
 
 ENVIRONMENT = "LunarLander-v3"
 EPISODES = 20_000  # of each trial: more than any measurement plays

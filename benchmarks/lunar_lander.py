@@ -17,7 +17,7 @@ from benchmarks.harness import (
     table,
 )
 from benchmarks.hosted_engine import ENVIRONMENT, RELEASED
-from mean_actor_critic.presets import LUNAR_LANDER
+from mean_actor_critic.spec.presets import LUNAR_LANDER
 
 REPEATS = 3
 STUDY = {"trials": 100, "workers": 2}

@@ -14,7 +14,7 @@ import optax
 
 from benchmarks.engine import REFERENCE, return_statistics
 from benchmarks.harness import Measurement
-from mean_actor_critic.environments.cart_pole import CartPole
+from mean_actor_critic.environments.compiled.cart_pole import CartPole
 
 OBSERVATION, ACTIONS = 4, 2
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import in_new_process, log, table
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.grid import grid_from_json
-from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.paper import SEARCH_TRIALS, papers_grid
-from mean_actor_critic.sweep import CellResult, Plan, Rung, create_sweep
+from mean_actor_critic.studies.sweep import CellResult, Plan, Rung, create_sweep
 
 EPISODES = 200
 

@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv
 
 from benchmarks.harness import Measurement
-from mean_actor_critic.environments import board as boards
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.environments.factory import Factory
-from mean_actor_critic.environments.fleet import Fleet, WorkerLimits
+from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted.factory import Factory
+from mean_actor_critic.environments.hosted.fleet import Fleet, WorkerLimits
 
 WARM_UP_SECONDS = 2.0
 

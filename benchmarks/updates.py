@@ -22,11 +22,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.engine import ENVIRONMENT, REFERENCE
 from benchmarks.harness import Measurement, alternating, median, table
+from mean_actor_critic.engines import compiled, devices
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import Setup, make_experiment
-from mean_actor_critic.learners import episodic
-from mean_actor_critic.training import compiled, devices
-from mean_actor_critic.types import LearnerState, Trajectory
+from mean_actor_critic.learning import episodic
+from mean_actor_critic.learning.types import LearnerState, Trajectory
+from mean_actor_critic.spec.experiment import Setup, make_experiment
 
 REPEATS = 3
 TRIALS = 100

@@ -15,8 +15,8 @@ import numpy as np
 from mean_actor_critic import Agent, AtariRun
 from mean_actor_critic.environments.atari import Emulators, find_game
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.kernels import XLA
-from mean_actor_critic.networks import game_outputs, inverse_cdf, softmax
+from mean_actor_critic.learning.kernels import XLA
+from mean_actor_critic.learning.networks import game_outputs, inverse_cdf, softmax
 
 SEED = 1_000_000  # no training's
 TAIL = 100  # turns at the end whose return is not yet known well

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import mean_actor_critic as mac
-from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 
 TRIALS = 4
 CRITIC = {

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from helpers import Files, copy_of_tiny_run
-from mean_actor_critic.training import devices
+from mean_actor_critic.engines import devices
 
 # before any test module uses JAX: tests show what users get, two devices on a machine of two cores
 devices.prepare()

@@ -68,7 +68,7 @@ def train(name: str, folder: Path) -> dict[str, str]:
 
 def kind() -> str:
     """The kind of machine that this is."""
-    from mean_actor_critic.training.devices import versions
+    from mean_actor_critic.engines.devices import versions
 
     here = versions("atari")
     return "; ".join(f"{name} {here[name]}" for name in (*KIND, "convolutions"))

@@ -22,10 +22,11 @@ from unittest import mock
 
 import numpy as np
 
-from mean_actor_critic import cli, store
-from mean_actor_critic.agent import AGENT_FORMAT, Agent
+from mean_actor_critic.cli import main as cli
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.agent import AGENT_FORMAT, Agent
+from mean_actor_critic.runs.run import Run
 
 TRIALS, EPISODES = 2, 3
 TINY = {"max_episode_steps": 20, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 16}
@@ -38,7 +39,7 @@ TINY_WORDS = ("--trials", "2", "--episodes", "3", "--set", "max_episode_steps=20
 
 @functools.cache
 def _original() -> Path:
-    from mean_actor_critic.training.loop import train
+    from mean_actor_critic.runs.train import train
 
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -70,7 +71,7 @@ def copy_of_tiny_run(folder: Path) -> Files:
 
 def tiny_run(folder: Path, environment: Any, **more: Any) -> Run:
     """A run in a new folder below this one: two trials, short enough for the replay to hold all their steps."""
-    from mean_actor_critic.training.loop import train
+    from mean_actor_critic.runs.train import train
 
     short = {**TINY, "max_episode_steps": 10, "replay_capacity": 64, "trials": TRIALS, "episodes": EPISODES}
     return train(environment, out=tempfile.mkdtemp(dir=folder), **{**short, "workers": 1, **more})

@@ -6,15 +6,25 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from mean_actor_critic import store
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.grid import grid_from_json
-from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.run import Run
+from mean_actor_critic.gradients.theory import (
+    EPISODE,
+    STATISTICS,
+    Claim,
+    EntropyCurve,
+    Moment,
+    Number,
+    Row,
+    Theory,
+    Trial,
+)
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.paper import papers_grid
-from mean_actor_critic.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
-from mean_actor_critic.theory import EPISODE, STATISTICS, Claim, EntropyCurve, Moment, Number, Row, Theory, Trial
+from mean_actor_critic.studies.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
 SPACES = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))

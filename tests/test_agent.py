@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from helpers import FORGED_SPACES, content_of, forge_arrays, message_of, run_python
-from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DiskError, InputError
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment
-from mean_actor_critic.networks import Layer
-from mean_actor_critic.run import Run
+from mean_actor_critic.learning.networks import Layer
+from mean_actor_critic.runs.agent import Agent, Networks
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
 
 FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)

@@ -12,55 +12,52 @@ from helpers import run_python
 PACKAGE = "mean_actor_critic"
 ROOT = Path(mean_actor_critic.__file__).parent
 
-# From the ground up. A module imports only from layers below its own, or from its own package.
-LAYERS = (
-    {"errors", "_version"},
-    {"networks", "settings"},
-    {"experiment"},
-    {"atari_experiment"},
-    {"replay"},
-    {"types"},
-    {"critic_targets", "estimators", "kernels"},
-    {"native"},
-    {"learners"},
-    {"environments"},
-    {"store"},
-    {"agent", "grid"},
-    {"run", "sweep", "theory"},
-    {"atari_run"},
-    {"progress"},
-    {"presets"},
-    {"training", "watching"},
-    {"gradients"},
-    {"studies"},
-    {"reports"},
-    {"commands"},
-    {"cli"},
-    {"__main__", "__init__"},
+# From the ground up. A module imports only from rooms below its own, or from its own room.
+GROUND = {"_version", "errors", "files", "machine", "progress", "trees"}
+ROOMS = (
+    "ground",
+    "spec",
+    "learning",
+    "environments",
+    "engines",
+    "runs",
+    "gradients",
+    "studies",
+    "reports",
+    "cli",
+    "top",
 )
-HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+HEIGHT = {room: height for height, room in enumerate(ROOMS)}
+# What reports read of the rooms that measure and train: what was written, and the paper's numbers.
+READ_BY_REPORTS = {"engines.curves", "gradients.theory", "studies.paper", "studies.sweep"}
 
 
 def name_of(file: Path) -> str:
-    """The module's name within the package, such as `training.loop`."""
+    """The module's name within the package, such as `runs.train`."""
     parts = file.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
-# the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "theory",
-               "progress", "presets", "atari_experiment", "atari_run", "commands",
-               "cli", "watching", "studies.paper", "reports",
-               *(module for module in MODULES
-                 if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip
+# the environments because their worker processes are many and short-lived; only those that are JAX programs need it
+WITHOUT_JAX = tuple(
+    module
+    for module in MODULES
+    if module in {*GROUND, "learning.networks", *READ_BY_REPORTS}
+    or module in {"runs.agent", "runs.atari_run", "runs.run", "runs.store", "runs.watch"}
+    or (
+        module.partition(".")[0] in {"spec", "environments", "reports", "cli"}
+        and not module.startswith("environments.compiled.")
+    )
+)
 # The two ends of a private pipe: a process hands a callable of its user's to the worker that it has just started.
 # Neither end reads a file or listens to anybody else.
-ENDS_OF_THE_PIPE = {"environments.fleet", "environments.worker"}
+ENDS_OF_THE_PIPE = {"environments.hosted.fleet", "environments.hosted.worker"}
 
 
-def part_of(module: str) -> str:
-    return module.partition(".")[0]
+def room_of(module: str) -> str:
+    first = module.partition(".")[0]
+    return "ground" if first in GROUND else ("top" if first in {"__init__", "__main__"} else first)
 
 
 def tree_of(module: str) -> ast.Module:
@@ -105,19 +102,19 @@ def immediate_imports(module: str) -> set[str]:
     return found
 
 
-def modules_of(parts: tuple[str, ...]) -> list[str]:
-    return [module for module in MODULES if module in parts or part_of(module) in parts]
+def imported_by(room: str) -> set[str]:
+    """All modules that a room imports."""
+    return {name for module in MODULES if room_of(module) == room for name in own_imports(module)}
 
 
-def test_every_module_has_a_layer():
-    assert {part_of(module) for module in MODULES} == set(HEIGHT)
+def test_every_module_is_in_a_room():
+    assert {room_of(module) for module in MODULES} == set(ROOMS)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_imports_only_from_below(module):
     for imported in own_imports(module):
-        below = HEIGHT[part_of(imported)] < HEIGHT[part_of(module)]
-        assert below or part_of(imported) == part_of(module), f"{module} imports {imported}"
+        assert HEIGHT[room_of(imported)] <= HEIGHT[room_of(module)], f"{module} imports {imported}"
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -125,25 +122,24 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_the_estimators_are_the_paper_and_nothing_else():
-    assert own_imports("estimators") == {"networks", "types"}
+    assert own_imports("learning.estimators") == {"learning.networks", "learning.types"}
 
 
 def test_the_paper_s_numbers_are_data_only():
     assert own_imports("studies.paper") == set()
 
 
-def test_reports_know_studies_only_by_the_paper_s_numbers():
-    imported = {name for module in modules_of(("reports",)) for name in own_imports(module)}
-    assert {name for name in imported if part_of(name) == "studies"} <= {"studies", "studies.paper"}
+def test_reports_only_read():
+    rooms = {"learning", "engines", "gradients", "studies"}
+    read = {name for name in imported_by("reports") if room_of(name) in rooms and name != room_of(name)}
+    assert read <= READ_BY_REPORTS
 
 
-def test_reports_never_train():
-    assert not {part_of(name) for module in modules_of(("reports",)) for name in own_imports(module)} & {
-        "training", "learners", "estimators", "critic_targets", "kernels", "gradients",
-    }  # fmt: skip
+def test_rooms_below_the_engines_know_no_engine_and_engines_no_run():
+    assert not {name for name in imported_by("engines") if HEIGHT[room_of(name)] > HEIGHT["engines"]}
 
 
-@pytest.mark.parametrize("module", modules_of(WITHOUT_JAX))
+@pytest.mark.parametrize("module", WITHOUT_JAX)
 def test_what_only_reads_and_shows_does_not_name_jax_when_imported(module):
     assert not immediate_imports(module) & {"jax", "jaxlib", "jaxtyping", "optax"}
 
@@ -157,18 +153,18 @@ for name in sys.argv[1:]:
     if loaded:
         sys.exit(f"{name} loads {loaded}")
 """
-    outcome = run_python(script, PACKAGE, *(f"{PACKAGE}.{module}" for module in modules_of(WITHOUT_JAX)))
+    outcome = run_python(script, PACKAGE, *(f"{PACKAGE}.{module}" for module in WITHOUT_JAX))
     assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_what_a_worker_unpickles_comes_through_the_pipe_that_it_was_started_with():
     (call,) = [
         node
-        for node in ast.walk(tree_of("environments.worker"))
+        for node in ast.walk(tree_of("environments.hosted.worker"))
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("cloudpickle.")
     ]
     assert ast.unparse(call) == "cloudpickle.loads(_exactly(channel.commands, length))"
-    assert "cloudpickle.load" not in MODULES["environments.fleet"].read_text()
+    assert "cloudpickle.load" not in MODULES["environments.hosted.fleet"].read_text()
 
 
 @pytest.mark.parametrize("module", MODULES)

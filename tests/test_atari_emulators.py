@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
-from mean_actor_critic.atari_experiment import AtariSetup
 from mean_actor_critic.environments import atari
 from mean_actor_critic.environments.seeds import emulator_seed
 from mean_actor_critic.errors import DamagedFileError
+from mean_actor_critic.spec.atari_experiment import AtariSetup
 
 SEEDS = functools.partial(emulator_seed, 0, 0)
 

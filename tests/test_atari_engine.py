@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mean_actor_critic.atari_experiment import AtariSetup, make_atari_experiment
+from mean_actor_critic.engines import vector as atari
 from mean_actor_critic.environments.atari import Game, Turn
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.learners.shared_trunk import state_values
-from mean_actor_critic.networks import game_layer_shapes, game_outputs, initial_game_network
-from mean_actor_critic.training import atari
+from mean_actor_critic.learning.networks import game_layer_shapes, game_outputs, initial_game_network
+from mean_actor_critic.learning.rollout import state_values
+from mean_actor_critic.spec.atari_experiment import AtariSetup, make_atari_experiment
 
 GAME, ACTIONS, ENVIRONMENTS, SIDE = "ALE/Pong-v5", 3, 2, 36
 SMALL = {"screen_size": SIDE, "stack": 1, "environments": ENVIRONMENTS}

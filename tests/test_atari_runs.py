@@ -20,12 +20,13 @@ from rich.console import Console
 import mean_actor_critic as mac
 from helpers import assert_refused, forge_arrays
 from helpers import mac as command
-from mean_actor_critic.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
-from mean_actor_critic.atari_run import AGENTS, AtariCurves, AtariRun, load_run
+from mean_actor_critic.engines.curves import AtariCurves
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import settings_as_words
 from mean_actor_critic.reports import atari as report
-from mean_actor_critic.training import atari_loop
+from mean_actor_critic.runs import train_atari as atari_loop
+from mean_actor_critic.runs.atari_run import AGENTS, AtariRun, load_run
+from mean_actor_critic.spec.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
+from mean_actor_critic.spec.experiment import settings_as_words
 
 GAME = "ALE/Breakout-v5"
 SMALL = {
@@ -82,7 +83,7 @@ def test_killed_and_resumed_with_another_number_of_threads_gives_the_same_bits(t
 
 @pytest.mark.parametrize("settings", [{"pipelined": True}, {"rollout_steps": 3, "time_limit": "bootstrap"}])
 def test_stopped_between_checkpoints_and_resumed_gives_the_same_bits(tmp_path, settings, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.training.atari_study.SEGMENT_SECONDS", 0.05)
+    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
     settings = {**settings, "trials": 1, "evaluation_steps": 60}
     whole = train(tmp_path / "whole", **settings)
     with pytest.raises(Stop):
@@ -368,7 +369,7 @@ def test_reproduce_goes_on_and_fills_its_table(tmp_path):
 
 
 def test_reproduce_goes_on_with_a_run_that_was_interrupted(tmp_path, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.training.atari_study.SEGMENT_SECONDS", 0.05)
+    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
     one = {"trials": 1, "evaluation_steps": 60}
     whole = train(tmp_path / "whole", **one)
     folder = tmp_path / "study"

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mean_actor_critic.environments.cart_pole import ANGLE_LIMIT, POSITION_LIMIT, CartPole
+from mean_actor_critic.engines.compiled import rollout
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.networks import Layer
-from mean_actor_critic.presets import settings_for
-from mean_actor_critic.training.compiled import rollout
-from mean_actor_critic.training.randomness import training_keys
-from mean_actor_critic.types import Actor
+from mean_actor_critic.environments.compiled.cart_pole import ANGLE_LIMIT, POSITION_LIMIT, CartPole
+from mean_actor_critic.learning.networks import Layer
+from mean_actor_critic.learning.randomness import training_keys
+from mean_actor_critic.learning.types import Actor
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.presets import settings_for
 
 STATES = 100_000
 ours = CartPole()
@@ -66,7 +66,9 @@ def test_whole_episodes_agree(name, limit):
     """
     lanes = 64
     spec = find_environment(name)
-    setup = make_experiment(name, "reinforce", 1, 1, 0, {**settings_for(spec, "reinforce"), "hidden": ()}).setup
+    setup = make_experiment(
+        name, "reinforce", 1, 1, 0, {**settings_for(spec.name, spec.max_episode_steps, "reinforce"), "hidden": ()}
+    ).setup
     keys = jax.vmap(lambda trial: training_keys(0, trial, 0))(np.arange(lanes))
     play = jax.jit(lambda policy, keys: rollout(setup, spec.build, Actor(policy, ()), keys))
     record = jax.tree.map(np.asarray, play(random_policies(lanes), keys))

@@ -6,10 +6,10 @@ from gymnasium import spaces
 
 from helpers import message_of
 from mean_actor_critic.environments.catalogue import COMPILED, environment_of, find_environment
-from mean_actor_critic.environments.fleet import WorkerLimits
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, flatten, spaces_from_json
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import make_experiment
+from mean_actor_critic.spec.experiment import make_experiment
 from probes import ConstantReward
 
 BOX, TWO = spaces.Box(-1, 1, (4,)), spaces.Discrete(2)

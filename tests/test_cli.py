@@ -20,9 +20,10 @@ from helpers import (
     run_python,
     snapshot,
 )
-from mean_actor_critic import progress, store
-from mean_actor_critic.experiment import SETTINGS
-from mean_actor_critic.run import Run
+from mean_actor_critic import progress
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -144,7 +145,7 @@ def test_a_long_name_is_folded_and_not_cut(tmp_path):
 def test_what_does_not_train_does_not_wait_for_jax(files, words):
     script = """
 import sys
-from mean_actor_critic.cli import main
+from mean_actor_critic.cli.main import main
 try:
     main(sys.argv[1:])
 finally:

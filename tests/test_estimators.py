@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mean_actor_critic.atari_experiment import ATARI_ALGORITHMS
-from mean_actor_critic.estimators import ESTIMATORS, actor_critic, advantage_actor_critic, mac, policy_loss
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.kernels import dense
-from mean_actor_critic.networks import initial_mlp, mlp
-from mean_actor_critic.types import Evidence
+from mean_actor_critic.learning.estimators import ESTIMATORS, actor_critic, advantage_actor_critic, mac, policy_loss
+from mean_actor_critic.learning.kernels import dense
+from mean_actor_critic.learning.networks import initial_mlp, mlp
+from mean_actor_critic.learning.types import Evidence
+from mean_actor_critic.spec.atari_experiment import ATARI_ALGORITHMS
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 SEEDS = st.integers(0, 2**31 - 1)
 SIZES = st.tuples(st.integers(1, 5), st.integers(2, 4))  # states, actions

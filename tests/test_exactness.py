@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
-from mean_actor_critic import store
-from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS
-from mean_actor_critic.training import devices, loop, study
-from mean_actor_critic.training.compiled_study import CompiledStudy
+from mean_actor_critic.engines import devices, study
+from mean_actor_critic.engines.compiled_study import CompiledStudy
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs import train as loop
+from mean_actor_critic.spec.experiment import ALGORITHMS, OPTIMIZERS
 
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments

@@ -15,9 +15,9 @@ import faulty
 import helpers
 import mean_actor_critic as mac
 from helpers import is_running, wait_until
-from mean_actor_critic.environments import board as boards
-from mean_actor_critic.environments import fleet, worker
-from mean_actor_critic.environments.factory import Factory
+from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted import fleet, worker
+from mean_actor_critic.environments.hosted.factory import Factory
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import EnvironmentFault, MacError

@@ -16,7 +16,7 @@ from helpers import (
     only_begun,
     run_python,
 )
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.run import Run
 
 # --- manifests with a right checksum ---------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ del FORGED["a layer too many"]  # what the learner does not know of, it does not
 
 @pytest.mark.parametrize("arrays", FORGED.values(), ids=FORGED)
 def test_a_state_that_does_not_fit_the_manifest_is_not_resumed(files, arrays):
-    from mean_actor_critic.training.loop import resume
+    from mean_actor_critic.runs.train import resume
 
     forge_arrays(files.checkpoint, arrays)
     message_of(lambda: resume(files.run))

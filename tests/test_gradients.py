@@ -15,10 +15,7 @@ from scipy.stats import binom
 from helpers import TINY, assert_refused, copy_of_tiny_run, mac, only_begun
 from hosted_environments import Tiny
 from mean_actor_critic import train
-from mean_actor_critic.agent import Agent, Networks
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.estimators import policy_loss
-from mean_actor_critic.experiment import make_experiment
 from mean_actor_critic.gradients import deep, parts
 from mean_actor_critic.gradients.exact import (
     COMPARED,
@@ -34,10 +31,13 @@ from mean_actor_critic.gradients.exact import (
     random_problems,
 )
 from mean_actor_critic.gradients.moments import measure_trial, parse_batches
-from mean_actor_critic.networks import Layer
-from mean_actor_critic.theory import EPISODE, PARTS, UPDATE, read_theory
-from mean_actor_critic.training.collecting import Pool
-from mean_actor_critic.types import Evidence
+from mean_actor_critic.gradients.theory import EPISODE, PARTS, UPDATE, read_theory
+from mean_actor_critic.learning.estimators import policy_loss
+from mean_actor_critic.learning.networks import Layer
+from mean_actor_critic.learning.types import Evidence
+from mean_actor_critic.runs.agent import Agent, Networks
+from mean_actor_critic.runs.collect import Pool
+from mean_actor_critic.spec.experiment import make_experiment
 from synthetic import make_run
 
 HORIZON = 3

@@ -9,13 +9,13 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import mean_actor_critic as mac
-from mean_actor_critic import store
-from mean_actor_critic.environments.cart_pole import CartPole
+from mean_actor_critic.environments.compiled.cart_pole import CartPole
 from mean_actor_critic.environments.seeds import reset_seed
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment
-from mean_actor_critic.learners import episodic
-from mean_actor_critic.training.randomness import training_keys
-from mean_actor_critic.types import Trajectory
+from mean_actor_critic.learning import episodic
+from mean_actor_critic.learning.randomness import training_keys
+from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.runs import store
+from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
 
 SEED, TRIALS, EPISODES = 3, 5, 8
 # all of them, because the presets of Cart Pole are not those of an environment that nobody knows

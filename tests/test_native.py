@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from helpers import run_python
-from mean_actor_critic import kernels, native
-from mean_actor_critic.networks import CONVOLUTIONS, game_layer_shapes, initial_game_network
+from mean_actor_critic.learning import kernels, native
+from mean_actor_critic.learning.networks import CONVOLUTIONS, game_layer_shapes, initial_game_network
 
 CXX = os.environ.get("CXX") or "c++"
 has_compiler = pytest.mark.skipif(shutil.which(shlex.split(CXX)[0]) is None, reason="this machine has no C++ compiler")
@@ -53,7 +53,7 @@ HASHED = """
 import hashlib, os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
 import jax, numpy as np
-from mean_actor_critic import native
+from mean_actor_critic.learning import native
 from mean_actor_critic.networks import game_layer_shapes, initial_game_network
 assert native.compiler()
 network = initial_game_network(jax.random.key(0), game_layer_shapes((4, 84, 84), 3, 3))
@@ -76,7 +76,7 @@ def test_the_number_of_threads_changes_no_bits():
 
 
 USED = """
-from mean_actor_critic import kernels, native
+from mean_actor_critic.learning import kernels, native
 from mean_actor_critic.training import devices
 from mean_actor_critic.training.atari_programs import trunk
 print(devices.versions("atari")["convolutions"])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import hosted_environments as hosted
 from helpers import arrays_of, tiny_run
-from mean_actor_critic.agent import Agent
-from mean_actor_critic.experiment import Hyper, Setup
-from mean_actor_critic.learners import episodic
-from mean_actor_critic.networks import mlp, normalize, softmax
-from mean_actor_critic.types import Trajectory
+from mean_actor_critic.learning import episodic
+from mean_actor_critic.learning.networks import mlp, normalize, softmax
+from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.spec.experiment import Hyper, Setup
 
 EPISODE = 6
 

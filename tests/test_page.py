@@ -13,13 +13,13 @@ from scipy import stats
 import browser as browsers
 import synthetic
 from helpers import copy_of_tiny_run, mac, snapshot
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
-from mean_actor_critic.sweep import Rung, scores
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.sweep import Rung, scores
 
 MEBIBYTE = 2**20
 RUN_FILES = {f"{stem}.{kind}" for stem in ("results", "learning-curves") for kind in ("csv", "tex", "png", "svg")}

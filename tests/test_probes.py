@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.networks import mlp
+from mean_actor_critic.learning.networks import mlp
+from mean_actor_critic.spec.experiment import ALGORITHMS
 from probes import ConstantReward, Delay, EndlessReward, RewardFromAction, RewardFromObservation, TwoStepCredit
 
 START = np.array([1.0, 0.0, 0.0], np.float32)

@@ -24,10 +24,10 @@ from helpers import (
     run_python,
     snapshot,
 )
-from mean_actor_critic import store
-from mean_actor_critic.agent import Agent
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -228,7 +228,7 @@ def test_a_value_of_several_lines_is_named_in_one(tmp_path, value):
 def test_more_than_the_memory_holds_is_refused_in_one_line(tmp_path, monkeypatch, raised_by):
     import jax
 
-    from mean_actor_critic.training import loop
+    from mean_actor_critic.runs import train as loop
 
     def too_much(*_):
         if raised_by == "numpy":

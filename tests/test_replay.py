@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mean_actor_critic import replay as ring
-from mean_actor_critic.critic_targets import discounted_returns, expected_sarsa, monte_carlo
-from mean_actor_critic.experiment import Hyper
-from mean_actor_critic.types import Trajectory
+from mean_actor_critic.learning import replay as ring
+from mean_actor_critic.learning.targets import discounted_returns, expected_sarsa, monte_carlo
+from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.spec.experiment import Hyper
 
 
 def numbered_rows(first, count, padded):

@@ -5,10 +5,10 @@ import csv
 import pytest
 
 import mean_actor_critic as mac
-from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports import classic_control as report
 from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.tables import diverged_line
+from mean_actor_critic.spec.experiment import ALGORITHMS
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]

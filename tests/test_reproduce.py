@@ -6,18 +6,18 @@ import json
 import pytest
 
 from helpers import assert_refused, mac, message_of
-from mean_actor_critic.commands import studies
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.cli import studies
 from mean_actor_critic.gradients.exact import Size
 from mean_actor_critic.gradients.moments import measure_trial
-from mean_actor_critic.grid import grid_from_json
-from mean_actor_critic.presets import PRESETS, preset
-from mean_actor_critic.run import Run
+from mean_actor_critic.gradients.theory import read_theory
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.presets import PRESETS, preset
 from mean_actor_critic.studies import theorems
-from mean_actor_critic.studies.classic_control import reproduce
+from mean_actor_critic.studies.classic import reproduce
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
-from mean_actor_critic.sweep import Sweep
-from mean_actor_critic.theory import read_theory
+from mean_actor_critic.studies.sweep import Sweep
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
 SMALL = {"max_episode_steps": 20, "hidden": (4,)}

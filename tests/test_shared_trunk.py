@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mean_actor_critic import kernels
-from mean_actor_critic.atari_experiment import AtariHyper, AtariSetup
-from mean_actor_critic.critic_targets import n_step
-from mean_actor_critic.learners import shared_trunk
-from mean_actor_critic.networks import (
+from mean_actor_critic.engines import vector_programs as atari_programs
+from mean_actor_critic.learning import kernels
+from mean_actor_critic.learning import rollout as shared_trunk
+from mean_actor_critic.learning.networks import (
     CONVOLUTIONS,
     GameNetwork,
     Layer,
@@ -18,7 +17,8 @@ from mean_actor_critic.networks import (
     game_outputs,
     initial_game_network,
 )
-from mean_actor_critic.training import atari_programs
+from mean_actor_critic.learning.targets import n_step
+from mean_actor_critic.spec.atari_experiment import AtariHyper, AtariSetup
 
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = AtariHyper()

@@ -6,8 +6,8 @@ import pytest
 from helpers import TINY, assert_refused, forge_manifest, mac, message_of
 from hosted_environments import Tiny
 from mean_actor_critic import Run, train
-from mean_actor_critic.experiment import checked_moments
-from mean_actor_critic.store import read_manifest
+from mean_actor_critic.runs.store import read_manifest
+from mean_actor_critic.spec.experiment import checked_moments
 
 
 def weights_of(agent):

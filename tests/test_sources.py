@@ -9,16 +9,16 @@ import pytest
 
 import synthetic
 from helpers import assert_refused, copy_of_tiny_run, mac, only_begun
-from mean_actor_critic.cli import make_parser
+from mean_actor_critic.cli.main import make_parser
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.experiment import ALGORITHMS, make_experiment, parse_kwargs, parse_settings
-from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.plots import require_matplotlib
 from mean_actor_critic.reports.protocol import run_commands, train_command
 from mean_actor_critic.reports.sources import find_sources
-from mean_actor_critic.sweep import Rung
+from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment, parse_kwargs, parse_settings
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.sweep import Rung
 
 
 def test_unfinished_runs_are_marked_and_show_what_all_trials_have(tmp_path):
@@ -177,7 +177,7 @@ def test_the_commands_make_the_same_experiments_again(tmp_path):
 
 
 def test_a_study_of_the_paper_is_one_command(tmp_path):
-    from mean_actor_critic.presets import preset
+    from mean_actor_critic.spec.presets import preset
 
     synthetic.make_study(tmp_path / "other settings", trials=3, episodes=20)
     for name in ALGORITHMS:

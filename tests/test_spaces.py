@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import hosted_environments as hosted
 from helpers import arrays_of, assert_one_line, assert_refused, mac, message_of, run_mac, tiny_run
-from mean_actor_critic.agent import Agent
-from mean_actor_critic.environments import board as boards
-from mean_actor_critic.environments import worker
 from mean_actor_critic.environments.catalogue import environment_of, find_environment
+from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted import worker
 from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, size, spaces_from_json
-from mean_actor_critic.run import Run
-from mean_actor_critic.training.loop import resume, train
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.runs.train import resume, train
 
 SHORT_WORDS = ("--algorithm", "reinforce", "--episodes", "2", "--workers", "1", "--set", "hidden=8")
 TWO = spaces.Discrete(2)

@@ -33,9 +33,9 @@ from helpers import (
     safetensors_of,
     snapshot,
 )
-from mean_actor_critic import store
 from mean_actor_critic.errors import DiskError, InputError, MacError, RunBusyError
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.run import Run
 
 # --- damage ----------------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ def test_a_pipe_that_somebody_holds_open_is_refused_without_waiting(files, kind)
 def test_a_device_without_end_is_refused_before_it_fills_the_memory():
     script = """
 import resource
-from mean_actor_critic import store
+from mean_actor_critic.runs import store
 from mean_actor_critic.errors import DamagedFileError
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
@@ -245,7 +245,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(files):
 
 
 def test_a_resume_sets_a_damaged_checkpoint_aside(files):
-    from mean_actor_critic.training.loop import resume
+    from mean_actor_critic.runs.train import resume
 
     expected = Run.load(files.run).returns
     newest = add_generation(files, 7, returns=7)
@@ -345,7 +345,7 @@ def test_a_new_run_does_not_take_a_folder_in_use(files, tmp_path):
 
 HOLD = """
 import sys, pathlib
-from mean_actor_critic import store
+from mean_actor_critic.runs import store
 with store.sole_writer(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from mean_actor_critic.engines import compiled, devices
+from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import make_experiment
-from mean_actor_critic.training import compiled, devices
-from mean_actor_critic.training.compiled_study import CompiledStudy
+from mean_actor_critic.spec.experiment import make_experiment
 
 devices.prepare()
 SMALL = {"max_episode_steps": 50, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 100}

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 from helpers import assert_refused, mac, message_of
+from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import ALGORITHMS, OPTIMIZERS, make_experiment
-from mean_actor_critic.grid import grid_from_json, read_grid
-from mean_actor_critic.learners.optimizers import directions
-from mean_actor_critic.networks import ACTIVATIONS
-from mean_actor_critic.presets import SEARCH_SEEDS
+from mean_actor_critic.learning.networks import ACTIVATIONS
+from mean_actor_critic.learning.optimizers import directions
+from mean_actor_critic.spec.experiment import ALGORITHMS, OPTIMIZERS, make_experiment
+from mean_actor_critic.spec.grid import grid_from_json, read_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.studies.search import make_plan, search
-from mean_actor_critic.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
-from mean_actor_critic.training.compiled_study import CompiledStudy
+from mean_actor_critic.studies.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 
 SMALL = {"max_episode_steps": 40, "minibatches": 2, "batch_size": 8, "replay_capacity": 100}
 TINY = {"choices": {"hidden": [[8]], "optimizer": ["sgd", "adam"], "lr": [0.001, 0.01]}, "fixed": SMALL}
@@ -224,7 +224,7 @@ def test_many_points_of_one_program_are_several_cells(tmp_path, monkeypatch):
     plan = tiny_plan({**TINY, "choices": {"lr": [0.001, 0.003, 0.01, 0.03, 0.1]}}, trials=2)
     whole, (cell,) = train(tmp_path / "whole", plan)
     of_whole = whole.outcomes()
-    monkeypatch.setattr("mean_actor_critic.sweep.MOST_TRAININGS", 5)
+    monkeypatch.setattr("mean_actor_critic.studies.sweep.MOST_TRAININGS", 5)
     parts, cells = train(tmp_path / "parts", plan)
     assert [(part.name, part.points) for part in cells] == [
         (f"{cell.name}-part0", (0, 1)), (f"{cell.name}-part1", (2, 3)), (f"{cell.name}-part2", (4,)),
@@ -232,7 +232,7 @@ def test_many_points_of_one_program_are_several_cells(tmp_path, monkeypatch):
     for one, other in zip(of_whole, parts.outcomes(), strict=True):
         assert one.settings == other.settings
         np.testing.assert_allclose(one.returns, other.returns)
-    monkeypatch.setattr("mean_actor_critic.sweep.MOST_TRAININGS", 1)
+    monkeypatch.setattr("mean_actor_critic.studies.sweep.MOST_TRAININGS", 1)
     assert [len(part.points) for part in Sweep.load(tmp_path / "whole").cells("mac")] == [1] * 5
 
 

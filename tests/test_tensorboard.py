@@ -8,9 +8,9 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from helpers import TINY_WORDS, assert_refused, mac
-from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.reports import tensorboard
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.atari_run import AtariRun
+from mean_actor_critic.runs.run import Run
 
 
 def events_in(folder):

@@ -9,14 +9,14 @@ import pytest
 import browser as browsers
 import synthetic
 from helpers import mac, message_of
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.gradients.theory import EPISODE, Number, read_theory, write_theory
 from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports.files import write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.reports.theory import verdicts
-from mean_actor_critic.store import digest_of_document
-from mean_actor_critic.theory import EPISODE, Number, read_theory, write_theory
+from mean_actor_critic.runs.store import digest_of_document
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 
 def test_it_is_read_as_it_was_written(tmp_path):

@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING, Any
 from mean_actor_critic._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from mean_actor_critic.agent import Agent as Agent
-    from mean_actor_critic.atari_run import AtariRun as AtariRun
     from mean_actor_critic.errors import EnvironmentFault as EnvironmentFault
     from mean_actor_critic.errors import Interrupted as Interrupted
     from mean_actor_critic.errors import MacError as MacError
-    from mean_actor_critic.run import Run as Run
-    from mean_actor_critic.training.atari_loop import resume_atari as resume_atari
-    from mean_actor_critic.training.atari_loop import train_atari as train_atari
-    from mean_actor_critic.training.evaluation import evaluate as evaluate
-    from mean_actor_critic.training.loop import resume as resume
-    from mean_actor_critic.training.loop import train as train
-    from mean_actor_critic.watching import watch as watch
+    from mean_actor_critic.runs.agent import Agent as Agent
+    from mean_actor_critic.runs.atari_run import AtariRun as AtariRun
+    from mean_actor_critic.runs.evaluate import evaluate as evaluate
+    from mean_actor_critic.runs.run import Run as Run
+    from mean_actor_critic.runs.train import resume as resume
+    from mean_actor_critic.runs.train import train as train
+    from mean_actor_critic.runs.train_atari import resume_atari as resume_atari
+    from mean_actor_critic.runs.train_atari import train_atari as train_atari
+    from mean_actor_critic.runs.watch import watch as watch
 
 _HOMES = {
-    "Agent": "agent",
-    "AtariRun": "atari_run",
+    "Agent": "runs.agent",
+    "AtariRun": "runs.atari_run",
     "EnvironmentFault": "errors",
     "Interrupted": "errors",
     "MacError": "errors",
-    "Run": "run",
-    "evaluate": "training.evaluation",
-    "resume": "training.loop",
-    "resume_atari": "training.atari_loop",
-    "train": "training.loop",
-    "train_atari": "training.atari_loop",
-    "watch": "watching",
+    "Run": "runs.run",
+    "evaluate": "runs.evaluate",
+    "resume": "runs.train",
+    "resume_atari": "runs.train_atari",
+    "train": "runs.train",
+    "train_atari": "runs.train_atari",
+    "watch": "runs.watch",
 }
 __all__ = sorted([*_HOMES, "__version__"])
 

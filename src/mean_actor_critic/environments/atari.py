@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from mean_actor_critic.atari_experiment import GAME, AtariSetup
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
+from mean_actor_critic.spec.atari_experiment import GAME, AtariSetup
 
 LONGEST_JOURNAL = 5000  # steps of an environment after which its next game begins with a seed of its own
 FRAMES_PER_SECOND = 60

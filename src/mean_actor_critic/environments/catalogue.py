@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from mean_actor_critic.atari_experiment import GAME
-from mean_actor_critic.environments import atari, checker, fleet, worker
-from mean_actor_critic.environments.factory import Factory
+from mean_actor_critic.environments import atari
+from mean_actor_critic.environments.hosted import checker, fleet, worker
+from mean_actor_critic.environments.hosted.factory import Factory
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
-from mean_actor_critic.experiment import ENGINES, Experiment, unknown_name
+from mean_actor_critic.spec.atari_experiment import GAME
+from mean_actor_critic.spec.experiment import ENGINES, Experiment, unknown_name
 
 AUTO = "auto"
 CHECK_SECONDS = 60.0  # that a check may be silent
@@ -34,7 +35,7 @@ class EnvironmentSpec(NamedTuple):
 
 
 def _cart_pole() -> Any:
-    from mean_actor_critic.environments.cart_pole import CartPole
+    from mean_actor_critic.environments.compiled.cart_pole import CartPole
 
     return CartPole()
 

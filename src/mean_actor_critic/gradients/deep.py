@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from mean_actor_critic.agent import Agent
-from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.gradients.exact import COMPARED
 from mean_actor_critic.gradients.parts import HostArray, Sums, episode_sums, independent_estimates
-from mean_actor_critic.theory import EPISODE, QUANTILES, RATIOS, TAIL, UPDATE, Moment, Number, Row
-from mean_actor_critic.training.collecting import Pool
+from mean_actor_critic.gradients.theory import EPISODE, QUANTILES, RATIOS, TAIL, UPDATE, Moment, Number, Row
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.collect import Pool
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 RESAMPLES = 1000
 BY_RETURNS = tuple(name for name in COMPARED if "critic" not in ALGORITHMS[name].parts)

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from mean_actor_critic.estimators import ESTIMATORS, policy_loss
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.types import Evidence
+from mean_actor_critic.learning.estimators import ESTIMATORS, policy_loss
+from mean_actor_critic.learning.types import Evidence
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 COMPARED = {
     name: ESTIMATORS[name] for name in ALGORITHMS

@@ -5,18 +5,18 @@ from typing import Any
 
 import jax
 
-from mean_actor_critic.agent import Agent
-from mean_actor_critic.atari_experiment import of_episodes
+from mean_actor_critic.engines import devices
 from mean_actor_critic.environments.catalogue import environment_of
-from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
+from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import ALGORITHMS, SEEDS, require_whole
 from mean_actor_critic.gradients import deep
+from mean_actor_critic.gradients.theory import EPISODE, UPDATE, Trial
 from mean_actor_critic.progress import Progress, Show
-from mean_actor_critic.run import Run
-from mean_actor_critic.theory import EPISODE, UPDATE, Trial
-from mean_actor_critic.training import devices
-from mean_actor_critic.training.collecting import collect
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.collect import collect
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.atari_experiment import of_episodes
+from mean_actor_critic.spec.experiment import ALGORITHMS, SEEDS, require_whole
 
 BATCHES = ("1", "16", EPISODE)
 REPLICATES = (100, 100_000)

@@ -9,14 +9,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from mean_actor_critic.agent import Agent
-from mean_actor_critic.atari_experiment import of_episodes
-from mean_actor_critic.estimators import policy_loss
 from mean_actor_critic.gradients.exact import COMPARED
-from mean_actor_critic.kernels import log_softmax
-from mean_actor_critic.networks import Network, mlp, normalize, sum_over_actions
-from mean_actor_critic.training.collecting import Pool
-from mean_actor_critic.types import Evidence
+from mean_actor_critic.learning.estimators import policy_loss
+from mean_actor_critic.learning.kernels import log_softmax
+from mean_actor_critic.learning.networks import Network, mlp, normalize, sum_over_actions
+from mean_actor_critic.learning.types import Evidence
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.collect import Pool
+from mean_actor_critic.spec.atari_experiment import of_episodes
 
 NUMBERS_AT_ONCE = 2**21  # of the scores [step, action, parameter] that are in memory
 MOST_ROWS = 1024  # steps that are worked on together

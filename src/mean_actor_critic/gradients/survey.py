@@ -20,7 +20,7 @@ from mean_actor_critic.gradients.exact import (
     objective,
     random_problems,
 )
-from mean_actor_critic.theory import EntropyCurve
+from mean_actor_critic.gradients.theory import EntropyCurve
 
 HORIZON = 5
 # tabular policies, and such whose states share one or three parameters

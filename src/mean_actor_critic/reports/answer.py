@@ -2,11 +2,11 @@
 
 import math
 
-from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.content import Content, Result, Search, is_papers_order
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.tables import probability_in_words
-from mean_actor_critic.sweep import RULES
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.studies.sweep import RULES
 
 
 def answer(content: Content) -> tuple[str, str]:

@@ -15,29 +15,23 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from mean_actor_critic.atari_experiment import (
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.files import write_whole
+from mean_actor_critic.reports.files import latex_table
+from mean_actor_critic.reports.plots import COLOURS, figure_of
+from mean_actor_critic.reports.statistics import Summary, summarise
+from mean_actor_critic.reports.tables import Sheet, in_millions, plain_table, summary_cells, terminal_table, write_csv
+from mean_actor_critic.runs.atari_run import AtariRun
+from mean_actor_critic.runs.store import make_folder
+from mean_actor_critic.spec.atari_experiment import (
     ATARI_ALGORITHMS,
     PAPERS_STEPS,
     PROTOCOLS,
     make_atari_experiment,
     preset,
 )
-from mean_actor_critic.atari_run import AtariRun
-from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import settings_as_words
-from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.reports.files import latex_table
-from mean_actor_critic.reports.plots import COLOURS, figure_of
-from mean_actor_critic.reports.statistics import Summary, summarise
-from mean_actor_critic.reports.tables import (
-    Sheet,
-    in_millions,
-    plain_table,
-    summary_cells,
-    terminal_table,
-    write_csv,
-)
-from mean_actor_critic.store import make_folder, write_whole
+from mean_actor_critic.spec.experiment import settings_as_words
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mean_actor_critic.experiment import ALGORITHMS
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
     TAIL,
@@ -22,9 +21,10 @@ from mean_actor_critic.reports.statistics import (
     summarise,
     trial_scores,
 )
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import ALGORITHMS
 from mean_actor_critic.studies.paper import Published, Task
-from mean_actor_critic.sweep import Outcome, Plan, Sweep, scores
+from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
 MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
 MOST_ROWS, MOST_COLUMNS = 200, 100  # of a heat map

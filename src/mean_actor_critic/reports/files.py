@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from mean_actor_critic.files import write_whole
+from mean_actor_critic.gradients.theory import Theory
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.page import Recording, write_page
 from mean_actor_critic.reports.search import is_papers_grid, winners_sheet, write_summary
 from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
-from mean_actor_critic.store import make_folder, write_whole
-from mean_actor_critic.sweep import RULES
-from mean_actor_critic.theory import Theory
+from mean_actor_critic.runs.store import make_folder
+from mean_actor_critic.studies.sweep import RULES
 
 PAGE = "index.html"
 

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports import protocol, theory
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
 from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, DARK_PARTS, PARTS, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
 from mean_actor_critic.reports.tables import results_sheet
-from mean_actor_critic.store import write_whole
-from mean_actor_critic.sweep import RULES
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.studies.sweep import RULES
 
 MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once
 _LIGHT = {

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.files import write_whole
+from mean_actor_critic.gradients.theory import Theory, Trial
 from mean_actor_critic.reports.content import Entry, Result, Search
 from mean_actor_critic.reports.theory import SOURCES, batch_in_words, entropy_points, sources_of
-from mean_actor_critic.store import write_whole
-from mean_actor_critic.theory import Theory, Trial
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,14 +5,20 @@ import shlex
 from collections.abc import Sequence
 
 from mean_actor_critic._version import __version__
-from mean_actor_critic.experiment import ALGORITHMS, Experiment, kwargs_as_words, make_experiment, settings_as_words
-from mean_actor_critic.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
 from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.reports.tables import Sheet
+from mean_actor_critic.spec.experiment import (
+    ALGORITHMS,
+    Experiment,
+    kwargs_as_words,
+    make_experiment,
+    settings_as_words,
+)
+from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL
-from mean_actor_critic.sweep import Plan
+from mean_actor_critic.studies.sweep import Plan
 
 
 def method(content: Content) -> list[str]:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from mean_actor_critic.experiment import ALGORITHMS
-from mean_actor_critic.grid import grid_from_json
 from mean_actor_critic.reports.content import trials_in_words
 from mean_actor_critic.reports.statistics import summarise
 from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.studies.paper import papers_grid
-from mean_actor_critic.sweep import RULES, Outcome, Plan, Sweep, scores
+from mean_actor_critic.studies.sweep import RULES, Outcome, Plan, Sweep, scores
 
 
 def settings_in_words(sweep: Sweep, settings: dict[str, Any]) -> str:

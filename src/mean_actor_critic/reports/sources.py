@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.experiment import ALGORITHMS, Experiment
-from mean_actor_critic.presets import SEARCH_SEEDS
-from mean_actor_critic.run import Run
-from mean_actor_critic.store import disk_faults
+from mean_actor_critic.files import disk_faults
+from mean_actor_critic.gradients.theory import Theory, is_theory, read_theory
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import ALGORITHMS, Experiment
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, Task
-from mean_actor_critic.sweep import Sweep, is_sweep
-from mean_actor_critic.theory import Theory, is_theory, read_theory
+from mean_actor_critic.studies.sweep import Sweep, is_sweep
 
 
 class RunSource(NamedTuple):

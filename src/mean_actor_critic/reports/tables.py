@@ -10,13 +10,13 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from mean_actor_critic.atari_run import AtariRun, load_run
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports.content import LAST, Content, Result
 from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, interval_text, summarise, trial_scores
-from mean_actor_critic.run import Run
-from mean_actor_critic.store import write_whole
+from mean_actor_critic.runs.atari_run import AtariRun, load_run
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import ALGORITHMS
 from mean_actor_critic.studies.paper import Task
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mean_actor_critic.atari_run import AtariCurves, mean_scores
+from mean_actor_critic.engines.curves import AtariCurves, mean_scores
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.store import disk_faults
+from mean_actor_critic.files import disk_faults
 
 FOLDER = "tensorboard"  # in the run folder
 FLUSH_SECONDS = 2  # until what was written can be seen

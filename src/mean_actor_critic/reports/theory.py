@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
-from mean_actor_critic.experiment import ALGORITHMS
+from mean_actor_critic.gradients.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
 from mean_actor_critic.reports.tables import Sheet, terminal_table
-from mean_actor_critic.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 SIGNS = {"holds": "✓", "fails": "✗", "depends": "~", "not measured": "–"}
 # what a variance comes from, in the words of charts

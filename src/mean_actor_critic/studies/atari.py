@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mean_actor_critic.atari_experiment import make_atari_experiment, preset
-from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.environments.atari import find_game
-from mean_actor_critic.presets import require_reporting_seed
 from mean_actor_critic.progress import Watch
+from mean_actor_critic.runs.atari_run import AtariRun
+from mean_actor_critic.runs.train_atari import resume_atari, train_atari
+from mean_actor_critic.spec.atari_experiment import make_atari_experiment, preset
+from mean_actor_critic.spec.presets import require_reporting_seed
 from mean_actor_critic.studies.paper import Game
 from mean_actor_critic.studies.stored import completed, require_asked, stored
-from mean_actor_critic.training.atari_loop import resume_atari, train_atari
 
 
 def reproduce(

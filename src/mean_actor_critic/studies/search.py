@@ -12,15 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mean_actor_critic import store
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines.compiled_study import CompiledStudy
+from mean_actor_critic.engines.hosted_study import HostedStudy
+from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
-from mean_actor_critic.environments.fleet import WorkerLimits
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.errors import InputError, Interrupted
-from mean_actor_critic.experiment import ALGORITHMS, HYPER_NAMES, Experiment, make_experiment, unknown_name
-from mean_actor_critic.grid import Grid
-from mean_actor_critic.presets import SEARCH_SEEDS
 from mean_actor_critic.progress import Progress, Show
-from mean_actor_critic.sweep import (
+from mean_actor_critic.runs import signals, store
+from mean_actor_critic.runs.train import begun, memory_faults, next_segment
+from mean_actor_critic.spec.experiment import ALGORITHMS, HYPER_NAMES, Experiment, make_experiment, unknown_name
+from mean_actor_critic.spec.grid import Grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.sweep import (
     HALVING,
     Cell,
     CellResult,
@@ -31,11 +36,6 @@ from mean_actor_critic.sweep import (
     is_sweep,
     plan_from_json,
 )
-from mean_actor_critic.training import devices, signals
-from mean_actor_critic.training.compiled_study import CompiledStudy
-from mean_actor_critic.training.hosted_study import HostedStudy
-from mean_actor_critic.training.loop import begun, memory_faults, next_segment
-from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
 KEEP = 1 / 3

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.progress import Watch
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.atari_run import AtariRun
+from mean_actor_critic.runs.run import Run
 
 R = TypeVar("R", Run, AtariRun)
 

@@ -3,19 +3,18 @@
 import functools
 from pathlib import Path
 
-from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.experiment import require_whole
+from mean_actor_critic.engines import devices
 from mean_actor_critic.gradients.claims import claims
 from mean_actor_critic.gradients.moments import BATCHES, measure_trial
 from mean_actor_critic.gradients.survey import survey
-from mean_actor_critic.presets import require_reporting_seed, settings_for
+from mean_actor_critic.gradients.theory import UPDATE, Theory
 from mean_actor_critic.progress import Watch
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.runs.train import resume, train
+from mean_actor_critic.spec.experiment import require_whole
+from mean_actor_critic.spec.presets import require_reporting_seed, settings_for
 from mean_actor_critic.studies.paper import Task
 from mean_actor_critic.studies.stored import completed, require_asked, stored
-from mean_actor_critic.theory import UPDATE, Theory
-from mean_actor_critic.training import devices
-from mean_actor_critic.training.loop import resume, train
 
 MOMENTS = (0.0, 0.05, 0.1, 0.25, 1.0)  # of the training: most of them early, where a policy changes most
 PROBLEMS = 1000
@@ -84,7 +83,7 @@ def _trained(task: Task, path: Path, trials: int, episodes: int, seed: int, watc
         seed=seed,
         out=path,
         snapshots=[round(share * episodes) for share in MOMENTS],
-        **settings_for(find_environment(task.environment), "mac"),
+        **settings_for(task.environment, task.steps, "mac"),
     )
     run, _ = completed(there, fresh, functools.partial(resume, path), watch, "mac")
     return run

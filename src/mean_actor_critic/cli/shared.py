@@ -1,0 +1,149 @@
+"""What several commands need: what a path names, and how to show what came out."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mean_actor_critic.errors import InputError, MacError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from typing_extensions import TypeIs
+
+    from mean_actor_critic.reports.content import Content
+    from mean_actor_critic.reports.page import Recording
+    from mean_actor_critic.reports.tensorboard import EventWriter
+    from mean_actor_critic.runs.agent import Agent
+    from mean_actor_critic.runs.atari_run import AtariRun
+    from mean_actor_critic.runs.run import Run
+
+
+def load_player(path: str, trial: int | None) -> "Run | AtariRun | Agent":
+    """The run or agent that a path names; one trial of the run, if asked."""
+    from mean_actor_critic.runs.agent import Agent
+    from mean_actor_critic.runs.atari_run import load_run
+
+    if os.path.isdir(path):
+        run = load_run(path)
+        warn(run)
+        return run if trial is None else run.agent(trial)
+    if not os.path.exists(path):
+        raise InputError("RUN|AGENT", path, "a run folder or an agent's .safetensors file")
+    if trial is not None:
+        raise InputError("--trial", trial, "nothing with an agent, which is one trial")
+    return Agent.load(path)
+
+
+def is_run(player: "Run | AtariRun | Agent") -> "TypeIs[Run | AtariRun]":
+    """Whether it is a run, of several trials."""
+    return hasattr(player, "status")
+
+
+def show_run(run: "Run | AtariRun", quiet: bool) -> None:
+    """What came out of a run, unless nothing is to be shown."""
+    if not quiet:
+        from mean_actor_critic.reports import atari, tables
+        from mean_actor_critic.runs.atari_run import AtariRun
+
+        console().print(atari.run_table(run) if isinstance(run, AtariRun) else tables.run_table(run))
+        show_divergence(run)
+        print(f"{run.path}: results {run.digest[:16]}")
+
+
+def show_divergence(run: "Run | AtariRun") -> None:
+    """A line about trials that diverged, if any."""
+    from mean_actor_critic.reports.tables import diverged_line
+
+    line = diverged_line(run)
+    if line:
+        print(f"{run.experiment.setup.algorithm}: {line}")
+
+
+def warn(run: "Run | AtariRun") -> None:
+    """Of checkpoints that could not be read."""
+    for line in run.warnings:
+        print(f"mac: warning: {line}; using the checkpoint before it", file=sys.stderr)
+
+
+def console() -> "Console":
+    """For tables."""
+    from rich.console import Console
+
+    # a pipe has no width: give tables the room they need
+    width = None if sys.stdout.isatty() else 140
+    return Console(width=width, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
+def can_make_page() -> bool:
+    """Whether the report's extra is installed; if not, that is said now, before long work."""
+    from mean_actor_critic.reports.page import require_page
+
+    try:
+        require_page()
+    except MacError as fault:
+        print(f"mac: there will be no page: {fault}", file=sys.stderr)
+        return False
+    return True
+
+
+def record_best(numbers: "Content", environment: str | None) -> "Recording":
+    """A short video of the best agent, or the reason why there is none: a report does without."""
+    import tempfile
+
+    from mean_actor_critic.reports.content import best_agent
+    from mean_actor_critic.reports.page import MOST_VIDEO, Recording
+    from mean_actor_critic.runs.watch import watch
+
+    best = best_agent(numbers)
+    if best is None:
+        return Recording("Searches keep no agents.")
+    entry, trial = best
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            video = watch(entry.source.run.agent(trial), Path(folder) / "best.mp4", environment=environment)
+            recorded = video.file.read_bytes()
+    except MacError as fault:
+        return Recording(f"No video: {fault}.")
+    if len(recorded) > MOST_VIDEO:
+        return Recording(
+            f"No video: an episode takes {len(recorded) / 2**20:.1f} MB; mac watch records it into a file."
+        )
+    words = (
+        f"{entry.label}, trial {trial}: one episode with sampled actions after training, return {video.returns[0]:.1f}."
+    )
+    return Recording(words, recorded)
+
+
+class Events:
+    """TensorBoard events of a run, if they are wanted."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._writer: EventWriter | None = None
+        if wanted:
+            from mean_actor_critic.reports.tensorboard import require_tensorboard
+
+            require_tensorboard()
+
+    def begin(self, run: Path) -> None:
+        """For a run folder that is there."""
+        if self._wanted:
+            from mean_actor_critic.reports.tensorboard import EventWriter
+
+            self._writer = EventWriter(run)
+
+    def episodes(self, returns: Any, lengths: Any) -> None:
+        """Of episodes, whatever is new."""
+        if self._writer is not None:
+            self._writer.episodes(returns, lengths)
+
+    def evaluations(self, curves: Any, steps: Any) -> None:
+        """Of a game's evaluations, whatever is new."""
+        if self._writer is not None:
+            self._writer.evaluations(curves, steps)
+
+    def close(self) -> None:
+        """Everything is on disk."""
+        if self._writer is not None:
+            self._writer.close()

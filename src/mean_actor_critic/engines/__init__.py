@@ -1,0 +1,1 @@
+"""Who plays, and when the learner is called."""

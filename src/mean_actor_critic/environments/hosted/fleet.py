@@ -1,0 +1,368 @@
+"""The main process's side of worker processes: start them, hand out turns, notice faults, leave none behind."""
+
+import collections
+import contextlib
+import json
+import os
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+import cloudpickle
+import numpy as np
+
+from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted import worker as workers
+from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
+from mean_actor_critic.machine import cores
+from mean_actor_critic.spec.experiment import require_whole
+
+STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
+START_SECONDS = 25.0  # a worker may take this long to import what it needs
+SHARE_OF_MEMORY = 0.8  # of the machine's, that all workers together may hold before they are taken to leak
+SHOWN_LINES = 10  # of what environments print
+LONGEST_LINE = 1000  # bytes of it that are taken for a line
+_PATIENCE = 2.0  # seconds for a worker to close its environments and go
+_LAST_WORDS = 0.5  # seconds to hear what an ended worker said
+
+# our own path for imports, before anything is imported by it
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from mean_actor_critic.environments.hosted.worker import main; main()"
+)
+
+
+class WorkerLimits(NamedTuple):
+    """How many workers there are and what they may take."""
+
+    workers: int | None = None  # None: one per core
+    step_seconds: float = STEP_SECONDS
+    memory_bytes: int | None = None  # of each worker; None: an even part of SHARE_OF_MEMORY
+
+    def workers_for(self, lanes: int) -> int:
+        """How many workers to start."""
+        return min(self.workers or cores(), lanes)
+
+    def checked(self) -> Self:
+        """These limits, or an InputError."""
+        if self.workers is not None:
+            require_whole("workers", self.workers, 1, 1024)
+        seconds = self.step_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            raise InputError("step_seconds", seconds, "a number of seconds above 0")
+        return self
+
+
+class _Child:
+    """A worker process and its pipes."""
+
+    def __init__(self, job: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()) -> None:
+        try:
+            blob = cloudpickle.dumps((job, arguments))
+        except Exception as fault:  # of a user's object
+            raise MacError(f"environment cannot be sent to a worker process: {fault}") from None
+        command_end, self.commands = os.pipe()
+        self.results, result_end = os.pipe()
+        life_end, self._life = os.pipe()
+        theirs = (command_end, result_end, life_end)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-W", "ignore", "-c", _START, json.dumps(sys.path), *map(str, theirs)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(*theirs, *descriptors),
+                start_new_session=True,  # Ctrl-C is for the main process, which then ends its workers
+                env={**os.environ, "PYGAME_HIDE_SUPPORT_PROMPT": "1"},
+            )
+        finally:
+            for end in theirs:
+                os.close(end)
+        self.last_lines: collections.deque[str] = collections.deque(maxlen=3)
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="mac-environment-output")
+        self._listener.start()
+        with contextlib.suppress(BrokenPipeError):  # it is gone already: whoever reads its results will notice
+            self._send(struct.pack("<Q", len(blob)) + blob)
+        self._unread = b""
+
+    def _send(self, content: bytes) -> None:
+        while content:
+            content = content[os.write(self.commands, content) :]
+
+    def _listen(self) -> None:
+        """What environments print goes to our standard error, a little of it; standard output is for results."""
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            for number, line in enumerate(iter(lambda: output.readline(LONGEST_LINE), b"")):
+                text = line.decode(errors="replace").rstrip()
+                self.last_lines.append(text)
+                if number <= SHOWN_LINES:
+                    shown = text if number < SHOWN_LINES else "(more output is not shown)"
+                    with contextlib.suppress(OSError, ValueError):  # nobody reads it; the worker must not wait for us
+                        print(f"environment: {shown}", file=sys.stderr)
+
+    def turn(self) -> None:
+        """Let it take a turn."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.commands, workers.TURN)
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """Messages that have come, an empty one for each turn done; None when the process has ended."""
+        content = os.read(self.results, 1 << 16)
+        if not content:
+            return None
+        self._unread += content
+        messages: list[dict[str, Any]] = []
+        while self._unread:
+            if self._unread.startswith(workers.TURN_DONE):
+                messages.append({})
+                self._unread = self._unread[1:]
+                continue
+            line, newline, rest = self._unread.partition(b"\n")
+            if not newline:
+                break
+            messages.append(json.loads(line))
+            self._unread = rest
+        return messages
+
+    def end_in_words(self) -> str:
+        """How the process ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_PATIENCE)
+        self._listener.join(_LAST_WORDS)
+        code = self.process.returncode
+        how = (
+            "ended"
+            if code is None
+            else f"was killed by {_signal_name(-code)}"
+            if code < 0
+            else f"ended with code {code}"
+        )
+        said = [line for line in self.last_lines if line]
+        return how + (f" (it last said: {said[-1][:200]})" if said else "")
+
+    def dismiss(self) -> None:
+        """Let it close its environments and go."""
+        os.close(self.commands)
+
+    def close(self, deadline: float) -> None:
+        """After `dismiss`: wait until the `deadline`, by time.monotonic(), then make it go."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.0, deadline - time.monotonic()))
+        self.kill()
+        os.close(self.results)
+        os.close(self._life)
+        self._listener.join(_LAST_WORDS)  # unless something that it started, and that got away, still holds the pipe
+
+    def kill(self) -> None:
+        """End it and whatever it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ask(job: Callable[..., None], *arguments: Any, seconds: float) -> list[dict[str, Any]]:
+    """All that a job in a process of its own answers, such as `worker.describe`; its first argument is a name for it.
+
+    Raises:
+        EnvironmentFault: it ended without an answer, or gave no sign of life for so many seconds.
+    """
+    child = _Child(job, *arguments)
+    try:
+        answers: list[dict[str, Any]] = []
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.results, selectors.EVENT_READ)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                ready = selector.select(min(0.25, seconds))
+                messages = child.read() if ready else []
+                # something that it started may hold its pipes when it is gone
+                if messages is None or not (ready or child.process.poll() is None):
+                    if not answers:
+                        raise EnvironmentFault(str(arguments[0]), "", "process", child.end_in_words())
+                    return answers
+                if messages:
+                    answers += messages
+                    until = time.monotonic() + seconds
+        child.kill()
+        doing = next((f" while {answer['trying']}" for answer in reversed(answers) if "trying" in answer), "")
+        raise EnvironmentFault(str(arguments[0]), "", "process", f"was silent for {seconds:g} s{doing}")
+    finally:
+        child.dismiss()
+        child.close(time.monotonic() + _PATIENCE)
+
+
+class Fleet:
+    """Worker processes, each with a cohort of lanes: `begin` episodes, `send` a cohort's turn, `receive` those done."""
+
+    def __init__(
+        self,
+        name: str,
+        factory: Callable[..., Any],
+        spaces: Spaces,
+        max_episode_steps: int,
+        cohorts: Sequence[np.ndarray[Any, Any]],
+        limits: WorkerLimits,
+    ) -> None:
+        """Start a worker for each of `cohorts`, which are arrays of lanes."""
+        lanes = sum(map(len, cohorts))
+        memory_each = limits.memory_bytes or int(SHARE_OF_MEMORY * _machine_bytes() / len(cohorts))
+        size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts))
+        self.name = name
+        self._limits = limits
+        self._playing = [(lane, 0) for lane in range(lanes)]  # trial and episode of each lane, for messages
+        self._children: list[_Child] = []
+        self._waiting: set[int] = set()  # cohorts whose turn is not done
+        self._last_call = [(0, 0.0)] * len(cohorts)  # into an environment that we know of: its number, and since when
+        self._next_look = 0.0  # at what the workers do, by time.monotonic()
+        self._fault_in_hand: EnvironmentFault | None = None
+        self._selector = selectors.DefaultSelector()
+        with _shared_file() as memory:
+            os.ftruncate(memory.fileno(), boards.bytes_of(size))
+            self.board = boards.board_on(memory.fileno(), size)
+            self.board.lane_in_hand[:] = -1
+            try:
+                for worker, cohort in enumerate(cohorts):
+                    share = workers.Share(worker, cohort.tolist(), size, memory.fileno(), memory_each)
+                    child = _Child(workers.serve, factory, spaces, share, descriptors=[memory.fileno()])
+                    self._children.append(child)
+                    self._selector.register(child.results, selectors.EVENT_READ, worker)
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the workers."""
+        return [child.process.pid for child in self._children]
+
+    def begin(self, lane: int, trial: int, episode: int, seed: int) -> None:
+        """Reset the lane's environment in its next turn. `episode` counts from 0."""
+        self._playing[lane] = (trial, episode)
+        self.board.seed[lane] = seed
+        self.board.command[lane] = boards.RESET
+
+    def send(self, cohort: int) -> None:
+        """Let a worker do what the board commands for its lanes."""
+        self._waiting.add(cohort)
+        self._last_call[cohort] = (int(self.board.beat[cohort]), time.monotonic())
+        self._children[cohort].turn()
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether any turn is not done yet."""
+        return bool(self._waiting)
+
+    def is_waiting(self, cohort: int) -> bool:
+        """Whether the cohort's turn is not done yet."""
+        return cohort in self._waiting
+
+    def receive(self) -> list[int]:
+        """Wait until some turns are done; returns their cohorts.
+
+        Raises:
+            EnvironmentFault: an environment failed, hung, or took its worker with it.
+        """
+        if self._fault_in_hand is not None:
+            raise self._fault_in_hand
+        pause = min(0.25, self._limits.step_seconds / 4)
+        while True:
+            ready = self._selector.select(pause)
+            if time.monotonic() >= self._next_look:  # also while others are ready all the time
+                self._look_at(self._waiting - {key.data for key, _ in ready})
+                self._next_look = time.monotonic() + pause
+            if ready:
+                break
+        done: list[int] = []
+        try:
+            for key, _ in ready:
+                done += self._read(key.data)
+        except EnvironmentFault as fault:
+            if not done:
+                raise
+            self._fault_in_hand = fault  # for the next call: episodes that others have ended come first
+        return done
+
+    def _read(self, worker: int) -> list[int]:
+        """The worker, if its turn is done; nothing while its message is not complete."""
+        messages = self._children[worker].read()
+        if messages is None:
+            raise self._end_of(worker)
+        for message in messages:
+            if message:
+                raise self._fault(message["lane"], message["field"], message["words"])
+        if messages:
+            self._waiting.discard(worker)
+        return [worker] * len(messages)
+
+    def _look_at(self, silent: set[int]) -> None:
+        """Give up a worker that has been in the same call for too long; before its first it has imports to do."""
+        for worker in silent:
+            beat, since = self._last_call[worker]
+            if self.board.beat[worker] != beat:
+                self._last_call[worker] = (int(self.board.beat[worker]), time.monotonic())
+                continue
+            if self._children[worker].process.poll() is not None:  # and something that it started has its pipes
+                raise self._end_of(worker)
+            lane = int(self.board.lane_in_hand[worker])
+            allowed = self._limits.step_seconds if lane >= 0 else max(START_SECONDS, self._limits.step_seconds)
+            if time.monotonic() - since > allowed:
+                self._children[worker].kill()
+                raise self._fault(lane, "step()", f"took more than {allowed:g} s")
+
+    def _end_of(self, worker: int) -> EnvironmentFault:
+        words = self._children[worker].end_in_words()
+        return self._fault(int(self.board.lane_in_hand[worker]), "worker process", words)
+
+    def _fault(self, lane: int, field: str, words: str) -> EnvironmentFault:
+        if lane < 0:
+            return EnvironmentFault(self.name, "", field, words)
+        trial, episode = self._playing[lane]
+        starting = self.board.command[lane] == boards.RESET
+        step = "reset" if starting else f"step {int(self.board.time[lane])}"
+        if field == "step()" and starting:
+            field = "reset()"
+        return EnvironmentFault(self.name, f"trial {trial}, episode {episode + 1}, {step}: ", field, words)
+
+    def close(self) -> None:
+        """End all workers."""
+        for child in self._children:  # all, before any is waited for
+            child.dismiss()
+        deadline = time.monotonic() + _PATIENCE
+        for child in self._children:
+            child.close(deadline)
+        self._children = []
+        self._selector.close()
+
+
+def _shared_file() -> IO[bytes]:
+    """A file without a name, which is gone when the last process that has it open is; in memory where that can be."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("mac-board"), "r+b")
+    return tempfile.TemporaryFile()
+
+
+def _machine_bytes() -> int:
+    """Memory of the machine, or of the container that we are in."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        container = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # not Linux, or "max"
+        return machine
+    return min(machine, container)

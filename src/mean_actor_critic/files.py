@@ -1,0 +1,74 @@
+"""Files that are written whole or not at all, and read with care: no links are followed, nothing is executed."""
+
+import contextlib
+import datetime
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from mean_actor_critic.errors import DamagedFileError, DiskError
+
+LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
+TEMPORARY = ".*.tmp"  # files that are being written
+
+
+def now() -> str:
+    """ISO 8601, UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def as_file_name(name: str) -> str:
+    """A name with what file names should not have replaced."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")
+
+
+@contextlib.contextmanager
+def disk_faults(path: Path, doing: str) -> Iterator[None]:
+    """Turn an operating system's refusal into one line that says what was being done."""
+    try:
+        yield
+    except OSError as fault:
+        raise DiskError(f"{path}: could not {doing}: {fault.strerror or fault}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or the world after a power cut, sees all of it or the one before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_faults(path, "write"):
+        try:
+            temporary.unlink(missing_ok=True)  # of a killed process that had our number
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_whole(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file; links are not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as fault:
+        reason = "is a symbolic link" if path.is_symlink() else (fault.strerror or str(fault))
+        raise DamagedFileError(f"{path}: cannot be read: {reason}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedFileError(f"{path}: cannot be read: is not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            content = file.read() if largest is None else file.read(largest + 1)
+        except OSError as fault:
+            raise DamagedFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    if largest is not None and len(content) > largest:
+        raise DamagedFileError(f"{path}: is larger than such a file can be")
+    return content

@@ -1,0 +1,272 @@
+"""What was measured of the estimators, on disk: one checked JSON file. Imports no JAX.
+
+The numbers are made by `gradients` and shown by `reports`; this is what lies between them.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mean_actor_critic.errors import DamagedFileError
+from mean_actor_critic.files import write_whole
+from mean_actor_critic.runs import store
+from mean_actor_critic.spec.experiment import ALGORITHMS
+
+THEORY_FORMAT = "mean_actor_critic theory 2"
+THEORY = "theory.json"
+
+PARTS = ("actions", "states", "returns", "trajectories")  # of a variance, which they add up to
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # over parameters
+RATIOS = tuple(f"ratio_{round(100 * q):02d}" for q in QUANTILES)
+TAIL = 0.025  # of a 95 % interval
+EPISODE, UPDATE = "episode", "update"  # batches that are not a number of independent states
+STATISTICS = (
+    "variance", *PARTS, "ratio", *RATIOS, "snr", "direction", "cosine", "bias", "difference", "measured",
+)  # fmt: skip
+
+
+class Number(NamedTuple):
+    """A number and its 95 % interval; NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return "–"
+        interval = "" if math.isnan(self.low) else f" [{_short(self.low)}, {_short(self.high)}]"
+        return _short(self.value) + interval
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 or not math.isfinite(value) else f"{value:.2e}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """An estimator at one moment, for one batch: numbers by the names of `STATISTICS`."""
+
+    estimator: str
+    batch: str  # a number of independent states, EPISODE or UPDATE
+    numbers: Mapping[str, Number]
+
+    def __getitem__(self, name: str) -> Number:
+        return self.numbers[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """A policy and its critic as they were after so many episodes of training."""
+
+    episode: int
+    steps: int  # agent steps that were looked at
+    episodes: int  # that they came from
+    length: Number  # of an episode
+    score: Number  # undiscounted return
+    entropy: Number  # nats, of the policy over the states it visits
+    reference: Number  # squared length of the reference gradient, less what its own noise adds
+    noise: float  # what that is
+    rows: tuple[Row, ...]
+
+    def row(self, estimator: str, batch: str) -> Row:
+        """The one."""
+        return next(row for row in self.rows if (row.estimator, row.batch) == (estimator, batch))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A trial of a run, or an agent, at some moments of its training."""
+
+    environment: str
+    algorithm: str
+    trial: int
+    actions: int
+    parameters: int  # of the policy
+    replicates: int
+    seed: int
+    moments: tuple[Moment, ...]
+
+    @property
+    def batches(self) -> list[str]:
+        """In the order that they were asked for."""
+        return list(dict.fromkeys(row.batch for row in self.moments[0].rows))
+
+
+@dataclasses.dataclass(frozen=True)
+class EntropyCurve:
+    """How much of an estimator's variance MAC saves, in random problems, as their policies lose entropy."""
+
+    estimator: str
+    actions: int
+    entropy: tuple[float, ...]  # mean over problems, as a share of the most that is possible
+    saved: tuple[float, ...]  # mean share of the variance that is due to actions, and that MAC does without
+    low: tuple[float, ...]  # its quartiles over problems
+    high: tuple[float, ...]
+    amount: tuple[float, ...]  # mean of that variance itself, in units of the largest in the same problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """Something that the paper says, and what was found."""
+
+    name: str
+    verdict: str  # one of VERDICTS
+    exact: str  # the evidence where everything was enumerated; "" if there is none
+    deep: str  # the evidence in networks; "" if there is none
+
+
+VERDICTS = ("holds", "fails", "depends", "not measured")
+
+
+@dataclasses.dataclass(frozen=True)
+class Theory:
+    """All of it."""
+
+    command: str
+    versions: Mapping[str, str]
+    trials: tuple[Trial, ...]
+    curves: tuple[EntropyCurve, ...]
+    problems: int  # random ones that were checked exactly
+    claims: tuple[Claim, ...]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_theory(folder: Path, theory: Theory) -> Path:
+    """Write what was measured into a folder that is there; returns the file."""
+    document = {"format": THEORY_FORMAT, **_plain(theory)}
+    checked = {**document, "sha256": store.digest_of_document(document)}
+    file = folder / THEORY
+    write_whole(file, json.dumps(checked, separators=(",", ":"), allow_nan=False).encode())
+    return file
+
+
+def is_theory(folder: Path) -> bool:
+    """Whether something was measured there."""
+    return os.path.lexists(folder / THEORY)
+
+
+def read_theory(folder: Path) -> Theory:
+    """What `write_theory` wrote into a folder.
+
+    Raises:
+        DamagedFileError: it is not that.
+    """
+    file = folder / THEORY
+    names = {field.name for field in dataclasses.fields(Theory)}
+    document, _ = store.read_document(file, THEORY_FORMAT, names)
+    try:
+        return _theory(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise DamagedFileError(f"{file}: is damaged, or was not written by mac: {fault}") from None
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; numbers with the digits that mean something, and null for what is not a number."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _theory(document: Mapping[str, Any]) -> Theory:
+    return Theory(
+        _word(document["command"]),
+        {_word(name): _word(version) for name, version in document["versions"].items()},
+        tuple(map(_trial, document["trials"])),
+        tuple(map(_curve, document["curves"])),
+        _whole(document["problems"]),
+        tuple(map(_claim, document["claims"])),
+    )
+
+
+def _trial(part: Mapping[str, Any]) -> Trial:
+    if part["algorithm"] not in ALGORITHMS:
+        raise ValueError("an unknown algorithm")
+    moments = tuple(map(_moment, part["moments"]))
+    if not moments or any(list(map(_key, m.rows)) != list(map(_key, moments[0].rows)) for m in moments):
+        raise ValueError("moments that do not fit each other")
+    return Trial(
+        environment=_word(part["environment"]),
+        algorithm=part["algorithm"],
+        trial=_whole(part["trial"]),
+        actions=_whole(part["actions"]),
+        parameters=_whole(part["parameters"]),
+        replicates=_whole(part["replicates"]),
+        seed=_whole(part["seed"]),
+        moments=moments,
+    )
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return row.estimator, row.batch
+
+
+def _moment(part: Mapping[str, Any]) -> Moment:
+    return Moment(
+        episode=_whole(part["episode"]),
+        steps=_whole(part["steps"]),
+        episodes=_whole(part["episodes"]),
+        length=_number(part["length"]),
+        score=_number(part["score"]),
+        entropy=_number(part["entropy"]),
+        reference=_number(part["reference"]),
+        noise=_float(part["noise"]),
+        rows=tuple(map(_row, part["rows"])),
+    )
+
+
+def _row(part: Mapping[str, Any]) -> Row:
+    batch = _word(part["batch"])
+    if part["estimator"] not in ALGORITHMS or not (batch in (EPISODE, UPDATE) or batch.isdecimal()):
+        raise ValueError("an unknown estimator or batch")
+    return Row(part["estimator"], batch, {name: _number(part["numbers"][name]) for name in STATISTICS})
+
+
+def _curve(part: Mapping[str, Any]) -> EntropyCurve:
+    if part["estimator"] not in ALGORITHMS:
+        raise ValueError("an unknown estimator")
+    lines = {name: tuple(map(_float, part[name])) for name in ("entropy", "saved", "low", "high", "amount")}
+    return EntropyCurve(part["estimator"], _whole(part["actions"]), **lines)
+
+
+def _claim(part: Mapping[str, Any]) -> Claim:
+    if part["verdict"] not in VERDICTS:
+        raise ValueError("an unknown verdict")
+    return Claim(_word(part["name"]), part["verdict"], _word(part["exact"]), _word(part["deep"]))
+
+
+def _number(value: Any) -> Number:
+    number, low, high = value
+    return Number(_float(number), _float(low), _float(high))
+
+
+def _float(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("something that is no number")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError("something that is no whole number")
+    return value
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("something that is no text")
+    return value

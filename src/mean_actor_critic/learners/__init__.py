@@ -1,1 +1,0 @@
-"""Learners: pure functions from (state, trajectory) to (state, metrics) of one trial."""

@@ -1,0 +1,1 @@
+"""How one trial learns: pure functions of arrays of one trial."""

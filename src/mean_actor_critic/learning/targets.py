@@ -1,0 +1,91 @@
+"""What the critic learns towards, each as rows for the replay ring.
+
+A row says: from `observation`, `action` brought `reward` and then `next_observation`, whose value counts `bootstrap`
+times. The target is `reward + bootstrap * V(next_observation)`: with the discount as bootstrap this is one-step
+Expected Sarsa; with the whole return as reward and no bootstrap it is Monte Carlo.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from mean_actor_critic.learning.replay import Transitions
+from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.spec.experiment import Hyper
+
+
+def cut_bootstrap(trajectory: Trajectory, time_limit: str) -> Bool[Array, " time"]:
+    """The steps after which nothing more is counted on: a terminal state, and with `terminal` also the time limit."""
+    if time_limit == "bootstrap":
+        return trajectory.terminated
+    length = jnp.sum(trajectory.valid)
+    return trajectory.terminated | (jnp.arange(trajectory.valid.shape[0]) == length - 1)
+
+
+def discounted_returns(reward: Float[Array, " time"], discount: Float[Array, ""]) -> Float[Array, " time"]:
+    """G_t = r_t + discount * G_{t+1}, undiscounted at t. Padding must have zero reward."""
+
+    def combine(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+        return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
+
+    # associative: log2(T) vectorised passes instead of T tiny steps
+    discounts = jnp.broadcast_to(discount, reward.shape)
+    return jax.lax.associative_scan(combine, (reward, discounts), reverse=True)[0]
+
+
+def n_step(
+    reward: Float[Array, "time environment"],
+    over: Bool[Array, "time environment"],
+    value_beyond: Float[Array, "time environment"],
+    last_value: Float[Array, " environment"],
+    discount: Float[Array, ""],
+) -> Float[Array, "time environment"]:
+    """R_t = r_t + discount * R_{t+1} along short rollouts of many environments, bootstrapped at their ends.
+
+    Args:
+        reward: of each step.
+        over: whether the episode ended with the step: what follows in the rollout is another one.
+        value_beyond: of the state that an ended episode ended in: 0 if it was terminal, else what it was still worth.
+        last_value: of the state after the rollout, for episodes that go on.
+        discount: per step.
+    """
+
+    def step(following: Array, now: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, over, beyond = now
+        returns = reward + discount * jnp.where(over, beyond, following)
+        return returns, returns
+
+    return jax.lax.scan(step, last_value, (reward, over, value_beyond), reverse=True, unroll=True)[1]
+
+
+def expected_sarsa(trajectory: Trajectory, hyper: Hyper, time_limit: str) -> Transitions:
+    """One-step rows: r_t, then the discounted value of the next state unless the episode was over."""
+    return Transitions(
+        observation=trajectory.observation[:-1],
+        action=trajectory.action,
+        reward=trajectory.reward,
+        next_observation=trajectory.observation[1:],
+        bootstrap=jnp.where(cut_bootstrap(trajectory, time_limit), 0.0, hyper.discount),
+    )
+
+
+def monte_carlo(trajectory: Trajectory, hyper: Hyper, time_limit: str) -> Transitions:
+    """Whole-return rows: G_t, then the value of the last state if only the time limit ended the episode."""
+    steps = trajectory.valid.shape[0]
+    length = jnp.sum(trajectory.valid)
+    cut = jnp.any(cut_bootstrap(trajectory, time_limit) & trajectory.valid)
+    remaining = jnp.maximum(length - jnp.arange(steps), 0)
+    return Transitions(
+        observation=trajectory.observation[:-1],
+        action=trajectory.action,
+        reward=discounted_returns(trajectory.reward, hyper.discount),
+        next_observation=jnp.broadcast_to(trajectory.observation[length], trajectory.observation[:-1].shape),
+        bootstrap=jnp.where(cut, 0.0, hyper.discount**remaining),
+    )
+
+
+CRITIC_TARGETS: dict[str, Callable[[Trajectory, Hyper, str], Transitions]] = {
+    target.__name__: target for target in (expected_sarsa, monte_carlo)
+}

@@ -1,0 +1,328 @@
+"""Run folders and agent files: written whole or not at all, checked when read, never executed.
+
+A run folder holds
+    manifest.json                    what runs: experiment, compiled width, versions; written once
+    checkpoint-<n>.safetensors       learning curves and complete learner states after n episodes in all (on Atari games
+                                     agent steps and evaluations); the last two. And, if asked for, every trial's
+                                     networks as they were at some moments
+    lock                             held by the process that writes here
+Every file carries a SHA-256 of its content. Arrays are safetensors, the rest is JSON; nothing is unpickled, evaluated
+or followed through a symbolic link.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
+from mean_actor_critic.trees import Arrays
+from mean_actor_critic.spec.atari_experiment import AnyExperiment, any_experiment_from_json
+from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
+from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
+from mean_actor_critic.spec.experiment import Experiment, checked_moments
+
+RUN_FORMAT = "mean_actor_critic run 2"
+CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
+RUNS = "runs"  # the folder of run folders, unless said otherwise
+CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
+GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
+
+_CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
+
+
+class Manifest(NamedTuple):
+    """What a run folder is about. Fixed when the run begins."""
+
+    experiment: AnyExperiment
+    spaces: Spaces  # of the environment
+    width: int  # trials in one compiled call, of a device: the bits of the results depend on it
+    created: str  # ISO 8601, UTC
+    versions: dict[str, str]  # of everything else that the bits depend on
+    digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
+    snapshots: tuple[int, ...] = ()  # episodes after which networks are kept as they were, ascending
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Write arrays and words as one self-checking safetensors file."""
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
+    write_whole(path, safetensors.numpy.save(contiguous, words))
+
+
+def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
+    """The arrays and words of a file written by `write_arrays` with `format_name` as its "format" word.
+
+    Raises:
+        DamagedFileError: it cannot be read, is of another kind, or its content is not what was written.
+    """
+    content = read_whole(path)
+    try:
+        arrays = safetensors.numpy.load(content)
+        # the library checked the header when it loaded the arrays, but does not hand out the words of a byte string
+        (header_length,) = struct.unpack("<Q", content[:8])
+        metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__") or {}
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
+        raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
+    if metadata.get("format") != format_name:
+        raise DamagedFileError(f"{path}: is not a file of the kind “{format_name}”")
+    claimed = metadata.pop("sha256", None)
+    if claimed != digest_of_arrays(arrays, metadata):
+        raise DamagedFileError(f"{path}: is damaged: its content does not match its checksum")
+    return arrays, metadata
+
+
+def digest_of_arrays(arrays: Arrays, metadata: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and contents."""
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+# --- manifest --------------------------------------------------------------------------------------------------------
+
+
+def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
+    """Make a new folder, or take an empty one, and put a JSON `document` with its own checksum into it.
+
+    Raises:
+        InputError: the folder is in use.
+        DiskError: the folder cannot be written.
+    """
+    try:
+        existed = path.exists()
+        if path.is_symlink() or (existed and not path.is_dir()):
+            raise InputError("out", str(path), "a folder")
+        if existed and any(entry.name != "lock" and not entry.match(TEMPORARY) for entry in path.iterdir()):
+            raise _in_use(path)
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise InputError("out", str(path), "a folder that can be written")
+    except OSError as fault:
+        raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    checked = {**document, "sha256": digest_of_document(document)}
+    try:
+        with sole_writer(path):  # of two that found the folder empty, one
+            if (path / name).exists():
+                raise _in_use(path)
+            write_whole(path / name, json.dumps(checked, indent=2).encode())
+    except DiskError:
+        if not existed:
+            (path / "lock").unlink(missing_ok=True)
+            path.rmdir()
+        raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, if it is not there.
+
+    Raises:
+        InputError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError("out", str(path), "a folder that can be written")
+
+
+def read_document(
+    file: Path, format_name: str, names: set[str], optional: frozenset[str] = frozenset()
+) -> tuple[dict[str, Any], str]:
+    """The JSON that `create_folder` wrote, with these `names` beside its format, and its checksum.
+
+    What is `optional` may be missing.
+
+    Raises:
+        DamagedFileError: it is not what was written.
+    """
+    kind = format_name.split()[1]  # "mean_actor_critic run 2"
+    damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a {kind}")
+    try:
+        document = json.loads(read_whole(file, LARGEST_JSON))
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if not isinstance(document, dict) or document.get("format") != format_name:
+        raise damaged
+    digest = document.pop("sha256", None)
+    try:
+        if digest != digest_of_document(document):
+            raise DamagedFileError(f"{file}: is damaged: its content does not match its checksum")
+    except RecursionError:
+        raise damaged from None
+    if set(document) - optional != {"format", *names}:
+        raise damaged
+    return document, digest
+
+
+def create_run(
+    path: Path,
+    experiment: AnyExperiment,
+    spaces: Spaces,
+    width: int,
+    versions: Mapping[str, str],
+    snapshots: Sequence[int] = (),
+) -> Manifest:
+    """Make the folder of a new run, or fill an empty one.
+
+    Raises:
+        InputError: the folder is in use.
+        DiskError: the folder cannot be written.
+    """
+    document = {
+        "format": RUN_FORMAT,
+        "experiment": experiment.to_json(),
+        "spaces": spaces.to_json(),
+        "width": width,
+        "created": now(),
+        "versions": dict(versions),
+        **({"snapshots": list(snapshots)} if snapshots else {}),
+    }
+    create_folder(path, "manifest.json", document)
+    return read_manifest(path)
+
+
+def _in_use(path: Path) -> InputError:
+    hint = f" (mac resume {path} continues the run in this one)" if (path / "manifest.json").exists() else ""
+    return InputError("out", str(path), "an empty or new folder" + hint)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of the run in folder `path`.
+
+    Raises:
+        InputError: there is no run.
+        DamagedFileError: there is one, but its manifest is not what was written.
+    """
+    file = path / "manifest.json"
+    if not os.path.lexists(file):
+        raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
+    names = {"experiment", "spaces", "width", "created", "versions"}
+    document, digest = read_document(file, RUN_FORMAT, names, frozenset({"snapshots"}))
+    damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
+    width, created, versions = (document[key] for key in ("width", "created", "versions"))
+    if not isinstance(created, str) or not isinstance(versions, dict):
+        raise damaged
+    if not all(isinstance(version, str) for version in versions.values()):
+        raise damaged
+    try:
+        experiment = any_experiment_from_json(document["experiment"])
+        spaces = spaces_from_json(document["spaces"])
+        episodes = experiment.episodes if isinstance(experiment, Experiment) else 0
+        snapshots = checked_moments(document.get("snapshots", []), episodes)
+    except InputError as fault:
+        raise DamagedFileError(f"{file}: {fault}") from None
+    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
+        raise damaged
+    return Manifest(experiment, spaces, width, created, versions, digest, snapshots)
+
+
+def digest_of_document(document: Mapping[str, Any]) -> str:
+    """SHA-256 of plain JSON values."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(path: Path, manifest: Manifest, position: int, arrays: Arrays) -> None:
+    """Write a generation and drop those beyond `GENERATIONS`. `position` says how far the run is, over all trials."""
+    name = f"checkpoint-{position:012d}.safetensors"
+    write_arrays(path / name, arrays, {"format": CHECKPOINT_FORMAT, "run": manifest.digest})
+    with disk_faults(path, "remove an old checkpoint"):
+        for _, old in _checkpoints(path)[GENERATIONS:]:
+            old.unlink()
+
+
+class Checkpoint(NamedTuple):
+    """The newest generation that is whole, and the lines to show about newer ones that are not."""
+
+    arrays: Arrays | None  # None: no checkpoint was written yet
+    warnings: list[str]
+
+
+def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> Checkpoint:
+    """The newest whole checkpoint of a run.
+
+    Args:
+        path: the run folder.
+        manifest: its manifest.
+        set_aside: rename damaged newer ones out of the way; only for the process that holds the lock.
+
+    Raises:
+        DamagedFileError: there are checkpoints, and all are damaged.
+    """
+    damaged: dict[Path, str] = {}
+    seen: set[Path] = set()
+    # list anew after each failure: while we read, a writer may replace what was listed
+    while file := next((file for _, file in _checkpoints(path) if file not in seen), None):
+        seen.add(file)
+        try:
+            arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT)
+            if metadata.get("run") != manifest.digest:
+                raise DamagedFileError(f"{file}: belongs to another run")
+        except DamagedFileError as fault:
+            if os.path.lexists(file):
+                damaged[file] = str(fault)
+            continue
+        for bad in damaged if set_aside else ():
+            with disk_faults(bad, "set aside"):
+                bad.rename(bad.with_name(bad.name + ".damaged"))
+        return Checkpoint(arrays, list(damaged.values()))
+    if damaged:
+        raise DamagedFileError("; ".join(damaged.values()) + "; no earlier checkpoint is left")
+    return Checkpoint(None, [])
+
+
+def _checkpoints(path: Path) -> list[tuple[int, Path]]:
+    """Checkpoint files, newest first."""
+    matches = ((_CHECKPOINT_NAME.fullmatch(file.name), file) for file in path.iterdir())
+    return sorted(((int(match[1]), file) for match, file in matches if match), reverse=True)
+
+
+# --- the lock --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Hold the run folder for writing. The operating system lets go when the process ends, however it ends.
+
+    Raises:
+        RunBusyError: names the process that holds it.
+    """
+    file = path / "lock"
+    with disk_faults(file, "open the lock"):
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+            raise RunBusyError(f"{path}: is being written by {holder}") from None
+        with disk_faults(file, "write the lock"):
+            os.ftruncate(descriptor, 0)
+            for leftover in itertools.chain(path.glob(TEMPORARY), path.glob(f"*/{TEMPORARY}")):
+                leftover.unlink()  # of a writer that was killed
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {now()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

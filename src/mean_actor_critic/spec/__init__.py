@@ -1,0 +1,1 @@
+"""What to run: settings, algorithms, experiments, presets and grids. Imports no JAX."""

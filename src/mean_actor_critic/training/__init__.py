@@ -1,1 +1,0 @@
-"""Training loops: they advance a study segment by segment."""
