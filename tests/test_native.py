@@ -54,7 +54,7 @@ import hashlib, os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
 import jax, numpy as np
 from mean_actor_critic.learning import native
-from mean_actor_critic.networks import game_layer_shapes, initial_game_network
+from mean_actor_critic.learning.networks import game_layer_shapes, initial_game_network
 assert native.compiler()
 network = initial_game_network(jax.random.key(0), game_layer_shapes((4, 84, 84), 3, 3))
 seen = np.random.default_rng(0).integers(0, 256, (16, 4, 84, 84), np.uint8)
@@ -77,8 +77,8 @@ def test_the_number_of_threads_changes_no_bits():
 
 USED = """
 from mean_actor_critic.learning import kernels, native
-from mean_actor_critic.training import devices
-from mean_actor_critic.training.atari_programs import trunk
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines.vector_programs import trunk
 print(devices.versions("atari")["convolutions"])
 print("XLA" if trunk() is kernels.XLA else "native")
 """
