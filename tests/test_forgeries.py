@@ -140,7 +140,7 @@ def test_spaces_of_more_than_fits_into_memory_are_refused_before_they_are_made(f
     script = """
 import resource, sys
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.run import Run
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     Run.load(sys.argv[1])
@@ -166,7 +166,7 @@ def test_a_manifest_of_more_than_fits_into_memory_is_refused(files):
     script = """
 import resource, sys
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.run import Run
+from mean_actor_critic.runs.run import Run
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
 try:
     Run.load(sys.argv[1])
