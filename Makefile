@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: reproduce test check format bench clean
+.PHONY: reproduce test quick check format bench clean
 
 reproduce: .venv/ready
 	$(BIN)/mac reproduce cart-pole
 
 test: .venv/ready
+	$(BIN)/python scripts/optional.py browser stable-baselines3
 	$(BIN)/python -m pytest --numprocesses 2
 
 check: .venv/ready
@@ -20,19 +21,14 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/bench
+bench: .venv/ready
+	$(BIN)/python scripts/optional.py stable-baselines3
 	$(BIN)/python -m benchmarks
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3")'
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable '.[dev]'
-	touch $@
-
-# PyTorch is pinned by hand, ahead of Stable-Baselines3, which would take the newest with its GPU packages
-.venv/bench: .venv/ready
-	$(PIP) torch
-	$(PIP) --editable '.[dev,bench]'
 	touch $@
 
 clean:

@@ -1,36 +1,60 @@
-"""`python -m benchmarks` runs all parts and writes RESULTS.md; `python -m benchmarks PART …` only prints those."""
+"""`python -m benchmarks` measures all parts, `python -m benchmarks PART …` only those.
+
+Each part writes its section of RESULTS.md as soon as it is done, so that whatever happens to another one loses nothing.
+"""
 
 import argparse
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
 
 from benchmarks import atari, cart_pole, growth, lunar_lander, memory, report, startup, updates
-from benchmarks.harness import ROOT, log, machine
+from benchmarks.harness import ROOT, log, machine, write_section
 
-PARTS = {
-    "cart_pole": cart_pole.report,
-    "growth": growth.report,
-    "updates": updates.report,
-    "startup": startup.report,
-    "lunar_lander": lunar_lander.report,
-    "atari": atari.report,
-    "memory": memory.report,
-    "report": report.report,
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+# Each has a `Size` (by default that of the published numbers), a `TOY` one, and `measure`, from size to section.
+PARTS: dict[str, Any] = {
+    "cart_pole": cart_pole,
+    "growth": growth,
+    "updates": updates,
+    "startup": startup,
+    "lunar_lander": lunar_lander,
+    "atari": atari,
+    "memory": memory,
+    "report": report,
 }
+
+
+def measure(names: list[str], toy: bool, results: Path | None) -> list[str]:
+    """Measure parts, print their sections and write them to a file; those that failed, which do not stop the others."""
+    where = machine()  # once, so that sections of one run can be told by it
+    failed = []
+    for name in names:
+        log(f"measuring {name} …")
+        part = PARTS[name]
+        try:
+            title, _, numbers = part.measure(part.TOY if toy else part.Size()).partition("\n")
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        section = f"{title}\n\n{where}\n{numbers}"
+        print(section, flush=True)
+        if results:
+            write_section(results, section)
+    return failed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="*", choices=["all", *PARTS], default="all")
-    named = parser.parse_args().part
-    chosen = list(PARTS) if "all" in named else named
-    head = f"# Benchmarks\n\n`python -m benchmarks`, {machine()}\n"
-    print(head)
-    sections = []
-    for name in chosen:
-        log(f"measuring {name} …")
-        sections.append(PARTS[name]())
-        print(sections[-1], flush=True)
-    if chosen == list(PARTS):
-        (ROOT / "benchmarks" / "RESULTS.md").write_text("\n".join([head, *sections]))
+    parser.add_argument("--toy", action="store_true", help="too little to mean anything; tries it out, writes nothing")
+    chosen = parser.parse_args()
+    names = list(PARTS) if "all" in chosen.part else chosen.part
+    if failed := measure(names, chosen.toy, None if chosen.toy else RESULTS):
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
-main()
+if __name__ == "__main__":
+    main()

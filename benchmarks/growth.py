@@ -1,16 +1,25 @@
 """Whether more trials cost speed: steps per second of the engine by the size of the study."""
 
+from typing import NamedTuple
+
 from benchmarks import engine
 from benchmarks.harness import alternating, median, rate, rates, table
 
-REPEATS = 3
-SIZES = (1, 10, 100, 1000)
-EPISODES = 60  # the same for every size: longer training means longer episodes
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    repeats: int = 3
+    trials: tuple[int, ...] = (1, 10, 100, 1000)
+    episodes: int = 60  # the same for any number of trials: longer training means longer episodes
 
 
-def report() -> str:
-    variants = {str(size): (engine.train, {"trials": size, "episodes": EPISODES}) for size in SIZES}
-    results = alternating(variants, REPEATS)
+TOY = Size(1, (2,), 3)
+
+
+def measure(size: Size) -> str:
+    variants = {str(trials): (engine.train, {"trials": trials, "episodes": size.episodes}) for trials in size.trials}
+    results = alternating(variants, size.repeats)
     rows = [
         [
             f"{int(trials):,}",
@@ -22,7 +31,7 @@ def report() -> str:
     ]
     return f"""## Growth with trials
 
-The same settings, {EPISODES} episodes a trial, all devices; median of {REPEATS} turns.
+The same settings, {size.episodes} episodes a trial, all devices; median of {size.repeats} turns.
 
 {table(["trials", "steps/s", "seconds", "mean return"], rows)}
 """

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).parent.parent
+HEAD = "# Benchmarks\n\n`python -m benchmarks`; below each title, when and on what its numbers were measured.\n"
 
 _CALL = (
     "import importlib, json, sys; module, name, arguments = sys.argv[1:]; "
@@ -32,7 +34,7 @@ def in_new_process(function: Callable[..., Answer], arguments: Mapping[str, Any]
     command = [sys.executable, "-c", _CALL, function.__module__, function.__name__, json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
-        raise SystemExit(f"{function.__module__}.{function.__name__} failed:\n{done.stderr}")
+        raise RuntimeError(f"{function.__module__}.{function.__name__} failed:\n{done.stderr}")
     answer: Answer = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -95,6 +97,19 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
     rule = "| " + " | ".join(["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]) + " |"
     return "\n".join([text(lines[0]), rule, *map(text, lines[1:])])
+
+
+def write_section(file: Path, section: str) -> None:
+    """Put a section in a file of results, in place of the one with the same title or at the end.
+
+    Args:
+        file: begun if it is not there.
+        section: begins with a line `## Title`.
+    """
+    title = section.partition("\n")[0]
+    head, *others = re.split(r"^(?=## )", file.read_text() if file.exists() else HEAD, flags=re.MULTILINE)
+    sections = {other.partition("\n")[0]: other.rstrip() + "\n" for other in others} | {title: section}
+    file.write_text("\n".join([head.rstrip() + "\n", *sections.values()]))
 
 
 def machine() -> str:

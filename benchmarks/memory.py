@@ -2,6 +2,7 @@
 
 import resource
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,13 +10,22 @@ from benchmarks import stepping
 from benchmarks.harness import in_new_process, log, table
 from benchmarks.hosted_engine import ENVIRONMENT, RELEASED, open_study
 
-STUDY = {"trials": 20, "workers": 2}
-WARM_UP_STEPS = 200_000
-STEPS = 1_000_000  # after the warm-up
-STEPS_BETWEEN_SAMPLES = 100_000
 ALONE_SHARE = 5  # the environments alone take a fifth of the steps: enough to see what they leak
 
 Samples = dict[str, list[float]]  # columns: steps and episodes so far, megabytes of processes
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    trials: int = 20
+    workers: int = 2
+    warm_up: int = 200_000  # steps of all trials together, as below
+    steps: int = 1_000_000  # after the warm-up
+    between: int = 100_000  # samples
+
+
+TOY = Size(2, 1, 1000, 2000, 1000)
 
 
 def resident_megabytes(process: int | str) -> float:
@@ -65,11 +75,10 @@ def growth(samples: Samples, processes: str, over: str) -> float:
     return float(np.polyfit(samples[over], samples[processes], 1)[0])
 
 
-def report() -> str:
-    run = {"warm_up": WARM_UP_STEPS, "steps": STEPS, "between": STEPS_BETWEEN_SAMPLES}
-    samples = in_new_process(sample_training, {**STUDY, **run})
-    fewer = {name: steps // ALONE_SHARE for name, steps in run.items()}
-    alone = in_new_process(sample_environments, {"trials": STUDY["trials"], **fewer})
+def measure(size: Size) -> str:
+    samples = in_new_process(sample_training, size._asdict())
+    fewer = {name: getattr(size, name) // ALONE_SHARE for name in ("warm_up", "steps", "between")}
+    alone = in_new_process(sample_environments, {"trials": size.trials, **fewer})
     both = ("main", "workers")
     rows = [
         *([f"{s:,}", f"{e:,}", f"{m:.1f}", f"{w:.1f}"] for s, e, m, w in zip(*samples.values(), strict=True)),
@@ -79,9 +88,9 @@ def report() -> str:
     log(", ".join(" ".join(row) for row in rows[-2:]))
     return f"""## Memory
 
-{ENVIRONMENT}, MAC at the authors' released settings, {STUDY["trials"]} trials, {STUDY["workers"]} worker processes.
-Resident memory in MB after a warm-up, over at least {STEPS:,} environment steps, with what a checkpoint takes at every
-sample; growth by a straight line through the samples.
+{ENVIRONMENT}, MAC at the authors' released settings, {size.trials} trials, {size.workers} worker processes.
+Resident memory in MB after a warm-up, over at least {size.steps:,} environment steps, with what a checkpoint takes at
+every sample; growth by a straight line through the samples.
 
 {table(["steps", "episodes", "main process", "workers"], rows)}
 

@@ -2,11 +2,20 @@
 
 import importlib.util
 import time
+from typing import NamedTuple
 
 from benchmarks.harness import Measurement, Variants, mean
 
-ENVIRONMENTS = 8
-WARM_UP_STEPS = 2000
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    environments: int = 8
+    warm_up: int = 2000  # steps of all environments together, as below
+    steps: int = 20_000
+
+
+TOY = Size(1, 10, 500)
 
 
 def available() -> bool:
@@ -14,13 +23,13 @@ def available() -> bool:
     return importlib.util.find_spec("stable_baselines3") is not None
 
 
-def variants(environment: str, steps: int) -> Variants:
+def variants(environment: str, size: Size) -> Variants:
     """Rows for a table of speeds; none where it is missing."""
     if not available():
         return {}
-    run = {"environment": environment, "steps": steps}
+    run = {"environment": environment, **size._asdict()}
     return {
-        f"Stable-Baselines3 A2C, {ENVIRONMENTS} environments, PyTorch's threads as they come": (train, run),
+        f"Stable-Baselines3 A2C, {size.environments} environments, PyTorch's threads as they come": (train, run),
         "the same with one PyTorch thread": (train, {**run, "threads": 1}),
         "the same, and a process for each environment": (train, {**run, "threads": 1, "processes": True}),
     }
@@ -31,11 +40,15 @@ def note() -> str:
     return "" if available() else "\nStable-Baselines3 is missing: install the extra `bench`.\n"
 
 
-def train(environment: str, steps: int, threads: int | None = None, processes: bool = False) -> Measurement:
+def train(
+    environment: str, environments: int, warm_up: int, steps: int, threads: int | None = None, processes: bool = False
+) -> Measurement:
     """Train one agent for about `steps` agent steps, after a short warm-up.
 
     Args:
         environment: a Gymnasium id.
+        environments: how many of them.
+        warm_up: steps before anything is timed.
         steps: of all environments together.
         threads: of PyTorch, which has one per core if not told.
         processes: one for each environment; otherwise all are stepped in the main process.
@@ -48,13 +61,13 @@ def train(environment: str, steps: int, threads: int | None = None, processes: b
     if threads:
         torch.set_num_threads(threads)
     vector_class = SubprocVecEnv if processes else DummyVecEnv
-    environments = make_vec_env(environment, n_envs=ENVIRONMENTS, seed=0, vec_env_cls=vector_class)
-    model = A2C("MlpPolicy", environments, seed=0, device="cpu")
-    model.learn(WARM_UP_STEPS)
+    worlds = make_vec_env(environment, n_envs=environments, seed=0, vec_env_cls=vector_class)
+    model = A2C("MlpPolicy", worlds, seed=0, device="cpu")
+    model.learn(warm_up)
     before = model.num_timesteps
     started = time.perf_counter()
     model.learn(steps, reset_num_timesteps=False)
     seconds = time.perf_counter() - started
     lengths = [episode["l"] for episode in model.ep_info_buffer]  # of the last hundred
-    environments.close()
+    worlds.close()
     return {"steps": model.num_timesteps - before, "seconds": seconds, "episode_length": mean(lengths)}

@@ -18,14 +18,12 @@ from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted.factory import Factory
 from mean_actor_critic.environments.hosted.fleet import Fleet, WorkerLimits
 
-WARM_UP_SECONDS = 2.0
-
 Turns = Iterator[tuple[int, int]]
 
 
-def timed(turns: Turns, seconds: float) -> Measurement:
+def timed(turns: Turns, warm_up: float, seconds: float) -> Measurement:
     """Take turns for so many seconds, after a warm-up."""
-    until = time.perf_counter() + WARM_UP_SECONDS
+    until = time.perf_counter() + warm_up
     while time.perf_counter() < until:
         next(turns)
     steps = episodes = 0
@@ -40,13 +38,15 @@ def timed(turns: Turns, seconds: float) -> Measurement:
 # --- plain processes -------------------------------------------------------------------------------------------------
 
 
-def in_plain_processes(environment: str, environments: int, processes: int, seconds: float) -> Measurement:
+def in_plain_processes(
+    environment: str, environments: int, processes: int, warm_up: float, seconds: float
+) -> Measurement:
     """The upper bound: an even share of the environments in each process, which does nothing but step them."""
     context = multiprocessing.get_context("spawn")
     together = context.Barrier(processes)
     with context.Pool(processes, _share, (together,)) as pool:
         # one job each: whoever has begun waits for the others
-        jobs = [(environment, environments // processes, seconds, number) for number in range(processes)]
+        jobs = [(environment, environments // processes, warm_up, seconds, number) for number in range(processes)]
         shares = pool.starmap(_step_share, jobs, chunksize=1)
     steps = sum(share["steps"] for share in shares)
     episodes = sum(share["steps"] / share["episode_length"] for share in shares)
@@ -58,11 +58,11 @@ def _share(together: Any) -> None:
     _together = together
 
 
-def _step_share(environment: str, environments: int, seconds: float, seed: int) -> Measurement:
+def _step_share(environment: str, environments: int, warm_up: float, seconds: float, seed: int) -> Measurement:
     turns = round_robin(environment, environments, seed)
     next(turns)
     _together.wait()
-    return timed(turns, seconds)
+    return timed(turns, warm_up, seconds)
 
 
 def round_robin(environment: str, environments: int, seed: int) -> Turns:
@@ -86,7 +86,7 @@ def round_robin(environment: str, environments: int, seed: int) -> Turns:
 # --- our workers -----------------------------------------------------------------------------------------------------
 
 
-def in_our_workers(environment: str, environments: int, workers: int, seconds: float) -> Measurement:
+def in_our_workers(environment: str, environments: int, workers: int, warm_up: float, seconds: float) -> Measurement:
     """The hosted engine's worker processes and shared board, without policies and learners."""
     spec = find_environment(environment)
     lanes = np.arange(environments)
@@ -94,7 +94,7 @@ def in_our_workers(environment: str, environments: int, workers: int, seconds: f
     limits = WorkerLimits(workers)
     fleet = Fleet(spec.name, spec.build, spec.spaces, spec.max_episode_steps, cohorts, limits)
     try:
-        return timed(_turns_of(fleet, cohorts, spec.spaces.actions), seconds)
+        return timed(_turns_of(fleet, cohorts, spec.spaces.actions), warm_up, seconds)
     finally:
         fleet.close()
 
@@ -125,11 +125,11 @@ def _turns_of(fleet: Fleet, cohorts: list[Any], actions: int) -> Turns:
 # --- Gymnasium -------------------------------------------------------------------------------------------------------
 
 
-def by_gymnasium(environment: str, environments: int, seconds: float) -> Measurement:
+def by_gymnasium(environment: str, environments: int, warm_up: float, seconds: float) -> Measurement:
     """Gymnasium's AsyncVectorEnv, which has a process for each environment."""
     vector = AsyncVectorEnv([Factory(environment)] * environments)
     try:
-        return timed(_vector_turns(vector), seconds)
+        return timed(_vector_turns(vector), warm_up, seconds)
     finally:
         vector.close()
 

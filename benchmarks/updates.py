@@ -14,7 +14,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,22 @@ from mean_actor_critic.learning import episodic
 from mean_actor_critic.learning.types import LearnerState, Trajectory
 from mean_actor_critic.spec.experiment import Setup, make_experiment
 
-REPEATS = 3
-TRIALS = 100
-SECONDS = 1.0  # of calls in each measurement
-MATRIX = 2048
 SETTINGS = {
     "64 units, 10 minibatches of 32": REFERENCE,
     "300 × 300 units, 10 minibatches of 64": {**REFERENCE, "hidden": [300, 300], "batch_size": 64},
 }
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    repeats: int = 3
+    trials: int = 100
+    seconds: float = 1.0  # of calls in each measurement
+    matrix: int = 2048
+
+
+TOY = Size(1, 2, 0.01, 64)
 
 
 def flop_per_update(setup: Setup, observation_size: int, actions: int) -> int:
@@ -48,13 +56,13 @@ def flop_per_update(setup: Setup, observation_size: int, actions: int) -> int:
     return critic + policy
 
 
-def updates(settings: dict[str, Any]) -> Measurement:
+def updates(settings: dict[str, Any], trials: int, seconds: float) -> Measurement:
     """GFLOP/s of the vmapped update at the engine's width, on all devices as the engine spreads it."""
     devices.prepare()
     spaces = find_environment(ENVIRONMENT).spaces
-    experiment = make_experiment(ENVIRONMENT, "mac", TRIALS, 1, 0, settings)
+    experiment = make_experiment(ENVIRONMENT, "mac", trials, 1, 0, settings)
     setup = experiment.setup
-    width = compiled.choose_width(setup, TRIALS, compiled.device_count())
+    width = compiled.choose_width(setup, trials, compiled.device_count())
     flop = flop_per_update(setup, spaces.observation_size, spaces.actions)
     lanes = width * compiled.device_count()
     mesh = devices.mesh(compiled.device_count())
@@ -76,15 +84,15 @@ def updates(settings: dict[str, Any]) -> Measurement:
         return jax.lax.fori_loop(0, repeats, body, state)
 
     program = jax.jit(jax.shard_map(learn, mesh=mesh, in_specs=lane, out_specs=lane, check_vma=False))
-    seconds = _seconds_per_call(lambda: program(hyper, state, trajectory))
-    return {"gflops": flop * lanes * repeats / seconds / 1e9, "width": width}
+    of_a_call = _seconds_per_call(lambda: program(hyper, state, trajectory), seconds)
+    return {"gflops": flop * lanes * repeats / of_a_call / 1e9, "width": width}
 
 
-def matrix_product() -> Measurement:
+def matrix_product(matrix: int, seconds: float) -> Measurement:
     """GFLOP/s of one large float32 product in a process with JAX's default single device."""
-    x = jax.random.normal(jax.random.key(0), (MATRIX, MATRIX))
+    x = jax.random.normal(jax.random.key(0), (matrix, matrix))
     program = jax.jit(jnp.dot)
-    return {"gflops": 2 * MATRIX**3 / _seconds_per_call(lambda: program(x, x)) / 1e9}
+    return {"gflops": 2 * matrix**3 / _seconds_per_call(lambda: program(x, x), seconds) / 1e9}
 
 
 def _full_episodes(setup: Setup, observation_size: int, lanes: int) -> Trajectory:
@@ -98,23 +106,24 @@ def _full_episodes(setup: Setup, observation_size: int, lanes: int) -> Trajector
     )
 
 
-def _seconds_per_call(call: Callable[[], Any]) -> float:
+def _seconds_per_call(call: Callable[[], Any], seconds: float) -> float:
     jax.block_until_ready(call())
     started, calls = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < SECONDS:
+    while (elapsed := time.perf_counter() - started) < seconds:
         jax.block_until_ready(call())
         calls += 1
     return elapsed / calls
 
 
-def report() -> str:
-    product = f"product of {MATRIX} × {MATRIX} matrices"
+def measure(size: Size) -> str:
+    product = f"product of {size.matrix} × {size.matrix} matrices"
+    run = {"trials": size.trials, "seconds": size.seconds}
     results = alternating(
         {
-            product: (matrix_product, {}),
-            **{name: (updates, {"settings": settings}) for name, settings in SETTINGS.items()},
+            product: (matrix_product, {"matrix": size.matrix, "seconds": size.seconds}),
+            **{name: (updates, {"settings": settings, **run}) for name, settings in SETTINGS.items()},
         },
-        REPEATS,
+        size.repeats,
     )
     speeds = {name: median(m["gflops"] for m in measurements) for name, measurements in results.items()}
     rows = [
@@ -128,7 +137,7 @@ def report() -> str:
     ]
     return f"""## Arithmetic of the updates
 
-GFLOP/s in float32 of critic and policy updates after an episode, all devices; median of {REPEATS} turns. The
+GFLOP/s in float32 of critic and policy updates after an episode, all devices; median of {size.repeats} turns. The
 count is of matrix products only, by the formula in `updates.py`. *Group*: trials that one device runs together.
 
 {table(["", "group", "GFLOP/s", "of the peak"], rows)}

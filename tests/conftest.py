@@ -1,5 +1,6 @@
 """Options and set-up shared by all tests."""
 
+import collections
 import gc
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ os.environ.setdefault("NO_COLOR", "1")
 import jax
 import pytest
 
+import browser as browsers
 from helpers import Files, copy_of_tiny_run
 from mean_actor_critic.engines import devices
 
@@ -18,6 +20,23 @@ devices.prepare()
 
 def pytest_addoption(parser):
     parser.addoption("--n", type=int, default=3, help="how many times the kill -9 test kills a run")
+
+
+def pytest_collection_modifyitems(items):
+    """Without a browser, tests that use one are left out; not in CI, where nobody reads that they were."""
+    if browsers.find_program() or os.environ.get("CI") == "true":
+        return
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.skip("no browser (chromium) could be found or installed"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line for each reason to leave tests out, so that nobody takes them for passed."""
+    reports = terminalreporter.getreports("skipped")
+    reasons = collections.Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, count in reasons.items():
+        terminalreporter.line(f"{count} test{'s were' if count > 1 else ' was'} left out: {reason}", yellow=True)
 
 
 MOST_MAPPINGS = 20_000  # of memory; the system allows 65,530, a compiled program takes about a hundred of them
@@ -42,3 +61,10 @@ def files(tmp_path) -> Files:
 def in_tmp_path(tmp_path, monkeypatch):
     """The current folder is the test's own."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A running browser."""
+    with browsers.running() as running:
+        yield running

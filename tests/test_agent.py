@@ -315,7 +315,7 @@ def play_by_hand(agent: Agent, episodes: int, seed: int) -> list[float]:
 def test_stable_baselines_evaluates_an_agent_as_playing_by_hand_does(agent):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what other packages deprecate is not ours
-        pytest.importorskip("stable_baselines3")
+        pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
         from stable_baselines3.common.evaluation import evaluate_policy
         from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import DummyVecEnv
@@ -331,7 +331,7 @@ def test_stable_baselines_evaluates_an_agent_as_playing_by_hand_does(agent):
 def test_stable_baselines_wraps_a_bare_environment_for_an_agent(agent):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("stable_baselines3")
+        pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
         from stable_baselines3.common.evaluation import evaluate_policy
         from stable_baselines3.common.monitor import Monitor
 

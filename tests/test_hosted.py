@@ -118,7 +118,8 @@ def test_a_trial_can_be_run_again_alone(tmp_path):
 
 
 def test_evaluation_agrees_with_stable_baselines(tmp_path):
-    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    reason = "Stable-Baselines3 is not installed"
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation", reason=reason)
     run = mac.train(
         "CartPole-v1", engine="hosted", episodes=80, out=tmp_path / "run", max_episode_steps=200, actor_lr=0.02
     )

@@ -34,12 +34,6 @@ def make_report(folder, *paths):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with browsers.running() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("report")
 

@@ -94,12 +94,6 @@ def test_every_table_and_figure_is_written_beside_the_page(page):
     )
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with browsers.running() as running:
-        yield running
-
-
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
 def test_the_section_shows_the_numbers_and_fits_the_window(browser, page, width, dark):
     shown = browsers.Page(browser, page, width, 900, dark)
