@@ -258,8 +258,6 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
     options = make_parser().parse_args(arguments)
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # for my_module:make_env; last, so that nothing of ours is hidden
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"mac: warning: {message}", file=sys.stderr)
