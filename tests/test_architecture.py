@@ -14,7 +14,7 @@ ROOT = Path(mean_actor_critic.__file__).parent
 
 # From the ground up. A module imports only from layers below its own, or from its own package.
 LAYERS = (
-    {"errors", "_version"},
+    {"errors", "_version", "machine"},
     {"networks", "settings"},
     {"experiment"},
     {"atari_experiment"},
@@ -49,8 +49,8 @@ def name_of(file: Path) -> str:
 
 MODULES = {name_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 # the environments because their worker processes are many and short-lived; only the one that is a JAX program needs it
-WITHOUT_JAX = ("errors", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep", "theory",
-               "progress", "presets", "atari_experiment", "atari_run", "commands",
+WITHOUT_JAX = ("errors", "machine", "networks", "settings", "experiment", "store", "agent", "run", "grid", "sweep",
+               "theory", "progress", "presets", "atari_experiment", "atari_run", "commands",
                "cli", "watching", "studies.paper", "reports",
                *(module for module in MODULES
                  if module.startswith("environments.") and module != "environments.cart_pole"))  # fmt: skip

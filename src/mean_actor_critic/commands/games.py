@@ -21,7 +21,7 @@ from mean_actor_critic.atari_experiment import (
     preset,
 )
 from mean_actor_critic.atari_run import AtariRun
-from mean_actor_critic.commands.shared import Events
+from mean_actor_critic.commands.shared import Events, memory_words
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_settings, settings_as_words, unknown_name
 from mean_actor_critic.progress import progress_display
@@ -133,8 +133,8 @@ def train(options: argparse.Namespace) -> AtariRun:
     def started(path: Path, game: "Game") -> None:
         events.begin(path)
         if not options.quiet:
-            words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}; run folder: {path}"
-            print(f"{game.name}: {words}", file=sys.stderr)
+            words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}{memory_words(path)}"
+            print(f"{game.name}: {words}; run folder: {path}", file=sys.stderr)
 
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         return train_atari(

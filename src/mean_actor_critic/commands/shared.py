@@ -115,6 +115,19 @@ def record_best(numbers: "Content", environment: str | None) -> "Recording":
     return Recording(words, recorded)
 
 
+MENTIONED = 10**9  # bytes of memory that are worth a word
+
+
+def memory_words(run: Path) -> str:
+    """What to add to the line with which a run starts, if it takes much memory."""
+    from mean_actor_critic.store import read_manifest
+    from mean_actor_critic.training.memory import in_words, need
+
+    manifest = read_manifest(run)
+    size = need(manifest.experiment, manifest.spaces, manifest.snapshots).size
+    return f"; takes {in_words(size)} of memory" if size >= MENTIONED else ""
+
+
 class Events:
     """TensorBoard events of a run, if they are wanted."""
 

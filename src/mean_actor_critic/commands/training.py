@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mean_actor_critic.commands import games
-from mean_actor_critic.commands.shared import Events, console, is_run, load_player, show_run, warn
+from mean_actor_critic.commands.shared import Events, console, is_run, load_player, memory_words, show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_kwargs, parse_settings
 from mean_actor_critic.presets import TUNED
@@ -36,8 +36,8 @@ def train(options: argparse.Namespace) -> None:
     def started(path: Path, environment: "EnvironmentSpec") -> None:
         events.begin(path)
         if not options.quiet:
-            limit = f"episodes of at most {environment.max_episode_steps} steps"
-            print(f"{environment.name}: {environment.engine} engine, {limit}; run folder: {path}", file=sys.stderr)
+            words = f"{environment.engine} engine, episodes of at most {environment.max_episode_steps} steps"
+            print(f"{environment.name}: {words}{memory_words(path)}; run folder: {path}", file=sys.stderr)
 
     with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
         run = train(

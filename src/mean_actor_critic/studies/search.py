@@ -34,7 +34,8 @@ from mean_actor_critic.sweep import (
 from mean_actor_critic.training import devices, signals
 from mean_actor_critic.training.compiled_study import CompiledStudy
 from mean_actor_critic.training.hosted_study import HostedStudy
-from mean_actor_critic.training.loop import begun, memory_faults, next_segment
+from mean_actor_critic.training.loop import begun, next_segment
+from mean_actor_critic.training.memory import memory_faults, need, require_memory
 from mean_actor_critic.training.study import choose_width
 
 ADVICE = "the same command goes on from here"
@@ -202,6 +203,7 @@ class _Worker:
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         experiment = CellExperiment(**{**fields, "first_trial": cell.first_trial}, trials_of_point=cell.trials)
         width = self._width(experiment, cell)
+        require_memory(need(experiment, self._environment.spaces, writes=False), "search")
         if self._environment.engine == "hosted":
             return HostedStudy(experiment, self._environment, width, None, WorkerLimits())
         return CompiledStudy(experiment, self._environment, width, None, shared_program=True)

@@ -22,6 +22,7 @@ from mean_actor_critic.networks import GameNetwork
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import atari, compiled, devices, hosted
+from mean_actor_critic.training.memory import memory_faults, on_host
 from mean_actor_critic.training.randomness import evaluation_keys
 from mean_actor_critic.types import Actor, Normalizer, Trajectory
 
@@ -33,6 +34,7 @@ NO_TRAINING = 2**30  # the number of an evaluation that none in training has
 Returns = np.ndarray[Any, Any]
 
 
+@memory_faults("evaluation")
 def evaluate(
     player: Run | AtariRun | Agent,
     episodes: int = 100,
@@ -121,7 +123,7 @@ def _play_compiled(wanted: _Performance) -> Returns:
     for first in range(0, wanted.episodes, CHUNK):
         count = min(CHUNK, wanted.episodes - first)
         played = play(np.uint32(wanted.seed), wanted.trials, wanted.actors, np.int32(first))
-        returns[:, first : first + count] = np.asarray(played)[:, :count]
+        returns[:, first : first + count] = on_host(played)[:, :count]
         wanted.report(returns)
     return returns
 

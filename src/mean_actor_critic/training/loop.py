@@ -1,17 +1,14 @@
 """Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
 
 import concurrent.futures
-import contextlib
 import datetime
 import functools
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-
-import jax
 
 from mean_actor_critic import store
 from mean_actor_critic.atari_experiment import GAME
@@ -23,7 +20,7 @@ from mean_actor_critic.environments.catalogue import (
     resume_words,
 )
 from mean_actor_critic.environments.fleet import STEP_SECONDS, WorkerLimits
-from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
+from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.experiment import (
     MAX_EPISODE_STEPS,
     Experiment,
@@ -35,6 +32,7 @@ from mean_actor_critic.presets import TUNED, settings_for
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.run import Run
 from mean_actor_critic.training import devices, signals
+from mean_actor_critic.training.memory import memory_faults, need, require_memory
 from mean_actor_critic.training.study import Advancing, Study, choose_width, make_study
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
@@ -98,6 +96,7 @@ def train(
     Raises:
         InputError: something cannot be used; nothing was written.
         DiskError: the disk refused; what was written before is whole.
+        OutOfMemoryError: there is less memory than the run needs; if that is clear beforehand, nothing was written.
         EnvironmentFault: an environment failed; what was learned before is on disk.
         Interrupted: a signal came; what is on disk is whole.
     """
@@ -121,6 +120,7 @@ def train(
     )
     moments = checked_moments(snapshots, experiment.episodes)
     versions = devices.versions(spec.engine)
+    require_memory(need(experiment, spec.spaces, moments))
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
     path = Path(out) if out is not None else free_folder(f"{store.as_file_name(spec.name)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, spec.spaces, width, versions, moments)
@@ -157,6 +157,7 @@ def resume(
         raise InputError("run", str(path), "a run that counts episodes; resume_atari continues those on Atari games")
     spec = environment_of(experiment, manifest.spaces, environment, step_seconds)
     changed = devices.changes(manifest.versions, spec.engine)
+    require_memory(need(experiment, spec.spaces, manifest.snapshots))
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     return _carry_on(folder, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
@@ -303,17 +304,6 @@ def check_seconds(checkpoint_seconds: float) -> None:
     """Raise an InputError unless it is a time."""
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
-
-
-@contextlib.contextmanager
-def memory_faults(what: str) -> Iterator[None]:
-    """Turn a refusal of memory for a run or a search, by Python or by XLA, into one line."""
-    try:
-        yield
-    except (MemoryError, jax.errors.JaxRuntimeError) as fault:
-        if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
-            raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
-        raise
 
 
 def free_folder(name: str) -> Path:

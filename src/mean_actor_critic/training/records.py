@@ -12,6 +12,7 @@ from mean_actor_critic.experiment import Experiment, Setup
 from mean_actor_critic.run import NETWORKS, SNAPSHOTS, STATE
 from mean_actor_critic.store import Arrays
 from mean_actor_critic.training import compiled
+from mean_actor_critic.training.memory import on_host
 from mean_actor_critic.types import LearnerState
 
 
@@ -98,7 +99,7 @@ def starting_point(
     shape = (experiment.trials, experiment.episodes)
     initial = compiled.initialiser(setup, spaces.observation_size, spaces.actions)
     if saved is None:
-        state = jax.tree.map(np.asarray, initial(experiment.seed, experiment.trial_numbers()))
+        state = on_host(initial(experiment.seed, experiment.trial_numbers()))
         return state, Curves(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32))
     template = jax.eval_shape(initial, experiment.seed, experiment.trial_numbers())
     own = {name: array for name, array in saved.items() if not name.startswith(SNAPSHOTS)}
