@@ -5,7 +5,7 @@ import resource
 import numpy as np
 import pytest
 
-from helpers import TINY_WORDS, arrays_of, assert_refused, mac, run_mac, run_python, tiny_run
+from helpers import TINY_WORDS, arrays_of, assert_refused, mac, mac_within, run_python, tiny_run
 from mean_actor_critic import machine
 from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.commands import shared
@@ -15,15 +15,11 @@ from mean_actor_critic.training import memory
 # 8.8 GB of replay
 LARGE = ("train", "CartPole-v0", "--trials", "200", "--episodes", "3", "--quiet", "--set", "replay_capacity=1000000",
          "hidden=4")  # fmt: skip
-LIMIT = 3_500_000 * 1024
-
-
-def limited():
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
+LIMIT = ("RLIMIT_AS", 3_500_000 * 1024)
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(tmp_path):
-    outcome = run_mac(*LARGE, "--out", tmp_path / "run", preexec_fn=limited)
+    outcome = run_python(mac_within(*LIMIT), *LARGE, "--out", tmp_path / "run")
     assert_refused(outcome, 1, "needs 44.0 GB", "ulimit -v", "fewer trials or a smaller replay_capacity")
     assert not (tmp_path / "run").exists()
 
@@ -31,14 +27,9 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(tmp_path):
 @pytest.mark.parametrize("engine", ["compiled", "hosted"])
 def test_a_refusal_that_nobody_foresaw_is_one_line_too(engine, tmp_path):
     """NumPy would wait for ever for the results of a program that was refused its memory in the background."""
-    script = """
-import sys
-from mean_actor_critic.training import loop
-loop.require_memory = lambda *_: None
-from mean_actor_critic.cli import main
-main(sys.argv[1:])
-"""
-    outcome = run_python(script, *LARGE, "--engine", engine, "--out", tmp_path / "run", preexec_fn=limited)
+    unforeseen = "from mean_actor_critic.training import loop; loop.require_memory = lambda *_: None"
+    script = mac_within(*LIMIT, unforeseen)
+    outcome = run_python(script, *LARGE, "--engine", engine, "--out", tmp_path / "run")
     assert_refused(outcome, 1, "not enough memory for this run", "RESOURCE_EXHAUSTED")
 
 

@@ -13,6 +13,7 @@ from mean_actor_critic.environments.fleet import STEP_SECONDS
 from mean_actor_critic.errors import Interrupted, MacError
 from mean_actor_critic.experiment import ALGORITHMS, SETTINGS
 from mean_actor_critic.presets import PRESETS, SEARCH_SEEDS
+from mean_actor_critic.progress import say
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS
 from mean_actor_critic.sweep import HALVING, RULES
@@ -260,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = make_parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: print(f"mac: warning: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_, **__: say(f"mac: warning: {message}")
             options.run(options)
         sys.stdout.flush()
     except MacError as fault:
@@ -279,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _leave(code: int, line: str) -> NoReturn:
     """Exit at once: a compilation that still runs in a thread is not waited for."""
-    print(line, file=sys.stderr, flush=True)
+    say(line)
     os._exit(code)
 
 

@@ -1,8 +1,6 @@
 """What the commands of `mac` do with Atari games. Imports JAX only when something is about to be trained."""
 
 import argparse
-import contextlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +22,7 @@ from mean_actor_critic.atari_run import AtariRun
 from mean_actor_critic.commands.shared import Events, memory_words
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_settings, settings_as_words, unknown_name
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.store import RUNS, read_manifest
 from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS
 
@@ -134,9 +132,10 @@ def train(options: argparse.Namespace) -> AtariRun:
         events.begin(path)
         if not options.quiet:
             words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}{memory_words(path)}"
-            print(f"{game.name}: {words}; run folder: {path}", file=sys.stderr)
+            say(f"{game.name}: {words}; run folder: {path}")
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         return train_atari(
             options.environment,
             options.algorithm,
@@ -159,17 +158,15 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
     """`mac resume` of a run on a game."""
     if run.finished:
         if not options.quiet:
-            print(f"{options.path}: already finished", file=sys.stderr)
+            say(f"{options.path}: already finished")
         return run
     from mean_actor_critic.training.atari_loop import CHECKPOINT_SECONDS, resume_atari
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         events.begin(Path(options.path))
         if not options.quiet:
-            print(
-                f"{options.path}: the emulators go back to where they were: seconds, or minutes if games are long",
-                file=sys.stderr,
-            )
+            say(f"{options.path}: the emulators go back to where they were: seconds, or minutes if games are long")
         return resume_atari(
             options.path,
             options.env,
@@ -253,7 +250,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
                 files = report.write(_runs_in(folder), folder / "report")
             if not options.quiet:
                 state = "already finished, taken as it is" if reused else "finished"
-                print(f"{run.path}: {state}", file=sys.stderr)
+                say(f"{run.path}: {state}")
     found = _runs_in(folder)
     return Reproduced(found, files or report.write(found, folder / "report"))
 

@@ -1,7 +1,6 @@
 """Commands about whole studies: reproduce, sweep, gradients, report."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from mean_actor_critic.errors import InputError
 from mean_actor_critic.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.grid import grid_from_json, read_grid
 from mean_actor_critic.presets import preset, require_reporting_seed
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.store import RUNS, as_file_name, make_folder
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
 from mean_actor_critic.sweep import Sweep
@@ -80,7 +79,7 @@ def reproduce(options: argparse.Namespace) -> None:
             runs.append(run)
             origins[run.path] = "finished before, taken as it is" if reused else "finished by this command"
             if reused and not options.quiet:
-                print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
+                say(f"{run.path}: already finished, taken as it is")
     content = report.study(task, runs, sweeps, origins)
     written = report.write(content, folder)
     if not options.quiet:
@@ -183,7 +182,7 @@ def gradients(options: argparse.Namespace) -> None:
     folder = Path(options.out or name)
     make_folder(folder)
     if run is not None and not run.snapshots and not options.quiet:
-        print(f"{options.player}: was trained without --snapshots; only its last state is measured", file=sys.stderr)
+        say(f"{options.player}: was trained without --snapshots; only its last state is measured")
     with progress_display(options.quiet) as watch:
         trial = measure_trial(
             player,

@@ -1,9 +1,7 @@
 """Commands about runs and agents: train, resume, list, evaluate, watch, check, export."""
 
 import argparse
-import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ from mean_actor_critic.commands.shared import Events, console, is_run, load_play
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.experiment import parse_kwargs, parse_settings
 from mean_actor_critic.presets import TUNED
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.store import CHECKPOINT_SECONDS, RUNS
 
 if TYPE_CHECKING:
@@ -37,9 +35,10 @@ def train(options: argparse.Namespace) -> None:
         events.begin(path)
         if not options.quiet:
             words = f"{environment.engine} engine, episodes of at most {environment.max_episode_steps} steps"
-            print(f"{environment.name}: {words}{memory_words(path)}; run folder: {path}", file=sys.stderr)
+            say(f"{environment.name}: {words}{memory_words(path)}; run folder: {path}")
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         run = train(
             options.environment,
             options.algorithm,
@@ -87,9 +86,10 @@ def resume(options: argparse.Namespace) -> None:
 
     if run.finished:
         if not options.quiet:
-            print(f"{options.path}: already finished", file=sys.stderr)
+            say(f"{options.path}: already finished")
     else:
-        with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+        events = Events(options.tensorboard)
+        with progress_display(options.quiet) as watch:
             events.begin(Path(options.path))
             show = watch(str(options.path))
             run = resume(
