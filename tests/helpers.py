@@ -279,6 +279,17 @@ def run_mac(*words: str | Path, **options: Any) -> Outcome:
     return _process([sys.executable, "-m", "mean_actor_critic", *map(str, words)], **options)
 
 
+def mac_within(limit: str, size: int, before: str = "") -> str:
+    """A script that is `mac` below a limit such as RLIMIT_AS; `before` are lines to run first."""
+    return f"""
+import resource, sys
+resource.setrlimit(resource.{limit}, ({size}, {size}))
+{before}
+from mean_actor_critic.cli.main import main
+main(sys.argv[1:])
+"""
+
+
 def _process(command: list[str], **options: Any) -> Outcome:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -4,7 +4,7 @@ import pytest
 from benchmarks import __main__ as benchmarks
 from benchmarks import harness
 
-from mean_actor_critic import native
+from mean_actor_critic.learning import native
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import faulty
 import helpers
 import mean_actor_critic as mac
 from helpers import is_running, wait_until
+from mean_actor_critic import machine
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import fleet, worker
 from mean_actor_critic.environments.hosted.factory import Factory
@@ -179,7 +180,7 @@ def test_a_hang_is_noticed_while_other_workers_play_on(tmp_path):
 
 
 def test_a_leak_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet, "SHARE_OF_MEMORY", 2 * 0.3e9 / fleet._machine_bytes())
+    monkeypatch.setattr(fleet, "SHARE_OF_MEMORY", 2 * 0.3e9 / machine.memory_bytes())
     line = fault_of(tmp_path / "run", fault="hoard in step")
     grown = r"memory of its worker process has grown to 0\.[3-6]\d GB; allowed are 0\.30"
     assert re.fullmatch(PLACE + r"step \d+: " + grown, line)

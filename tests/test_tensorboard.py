@@ -1,13 +1,17 @@
 """TensorBoard events hold the learning curves of the run that they lie in."""
 
+import os
+import signal
 import struct
-import time
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 
-from helpers import TINY_WORDS, assert_refused, mac
+from helpers import TINY_WORDS, assert_one_line, assert_refused, mac, mac_within, run_python, wait_until
 from mean_actor_critic.reports import tensorboard
 from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.run import Run
@@ -21,6 +25,11 @@ def events_in(folder):
         while at < len(content):
             (length,) = struct.unpack_from("<Q", content, at)
             event = Event.FromString(content[at + 12 : at + 12 + length])
+            for part, checksum in (
+                (content[at : at + 8], at + 8),
+                (content[at + 12 : at + 12 + length], at + 12 + length),
+            ):
+                assert struct.unpack_from("<I", content, checksum) == (masked_crc32c(part),)
             at += 12 + length + 4  # length and its checksum before, a checksum after
             for value in event.summary.value:
                 found.setdefault(value.tag, {})[event.step] = value.simple_value
@@ -41,12 +50,9 @@ def test_events_come_while_training_goes_on_and_only_of_whole_episodes(tmp_path)
     write = tensorboard.EventWriter(tmp_path)
     returns = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
     write.episodes(returns, np.array([[1, 1, 0], [1, 0, 0]]))
-    while "return/mean" not in events_in(tmp_path):  # which may take a few seconds
-        time.sleep(0.1)
     assert events_in(tmp_path)["return/mean"] == {1: 2.0}
     returns[1, 1] = 4.0
     write.episodes(returns, np.array([[1, 1, 0], [1, 1, 0]]))
-    write.close()
     assert events_in(tmp_path)["return/mean"] == {1: 2.0, 2: 3.0}
 
 
@@ -69,7 +75,6 @@ def test_a_resumed_run_has_all_its_events(tmp_path):
 def test_one_trial_is_its_own_mean(trials, tmp_path):
     write = tensorboard.EventWriter(tmp_path)
     write.episodes(np.ones((trials, 1)), np.ones((trials, 1), int))
-    write.close()
     assert ("return_of_trial/0" in events_in(tmp_path)) == (trials > 1)
 
 
@@ -82,3 +87,54 @@ def test_events_of_a_game_are_its_evaluations(tmp_path):
     np.testing.assert_allclose(list(events["score/mean"].values()), run.means.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(list(events["score_of_trial/1"].values()), run.means[1], rtol=1e-6)
     np.testing.assert_allclose(list(events["entropy/mean"].values()), run.curves.entropy.mean(axis=0), rtol=1e-6)
+
+
+# --- disks that are full ---------------------------------------------------------------------------------------------
+
+LONG = ("--trials", "2", "--set", "max_episode_steps=20", "hidden=4", "minibatches=1", "batch_size=4",
+        "replay_capacity=16", "--tensorboard")  # fmt: skip
+ROOM = 20_000  # bytes of a file: enough for checkpoints, and for the events of some eighty episodes
+NO_CACHE = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # whose files are larger
+
+
+def test_events_that_cannot_be_written_are_given_up_with_a_word_and_training_goes_on(tmp_path):
+    words = ("train", "CartPole-v0", "--episodes", "200", "--out", tmp_path / "run", *LONG)
+    outcome = run_python(mac_within("RLIMIT_FSIZE", ROOM), *words, env=NO_CACHE)
+    assert outcome.code == 0, outcome
+    assert Run.load(tmp_path / "run").finished
+    _start, warning = outcome.err.splitlines()
+    assert warning.startswith("mac: warning: no more TensorBoard events: ")
+    assert "File too large" in warning
+
+
+def test_a_signal_is_heard_and_a_checkpoint_written_when_events_could_not_be(tmp_path):
+    words = ["train", "CartPole-v0", "--episodes", "100000", "--out", str(tmp_path / "run"), *LONG]
+    script = mac_within("RLIMIT_FSIZE", 2_000_000)  # a checkpoint of so many episodes has 1.6 megabytes
+    command = [sys.executable, "-c", script, *words, "--set", "max_episode_steps=1", "--quiet"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=NO_CACHE) as process:
+        try:
+            assert "no more TensorBoard events" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: process.poll() is not None, 20)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert "continue with" in process.stderr.read()
+    assert Run.load(tmp_path / "run").episodes_done.min() > 0
+
+
+def test_a_resumed_run_whose_events_have_no_folder_goes_on_without(files):
+    files.checkpoint.unlink()
+    (files.run / "tensorboard").write_text("in the way")
+    outcome = mac("resume", files.run, "--tensorboard")
+    assert outcome.code == 0
+    assert_one_line(outcome.err)
+    assert "no more TensorBoard events" in outcome.err
+
+
+def test_a_log_that_cannot_be_written_holds_up_nobody(tmp_path):
+    command = [sys.executable, "-m", "mean_actor_critic", "train", "CartPole-v0", "--out", tmp_path / "run"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*command, *TINY_WORDS], stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 0
+    assert Run.load(tmp_path / "run").finished

@@ -24,6 +24,12 @@ Show = Callable[[Progress], None]
 Watch = Callable[[str], Show]  # a label, to what shows its progress
 
 
+def say(line: str) -> None:
+    """A line for people, on standard error. Where nobody can read it, nothing stops for that."""
+    with contextlib.suppress(OSError, ValueError):  # a log file on a full disk, a pipe that nobody reads, or closed
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def progress_display(quiet: bool) -> Iterator[Watch]:
     """Within the block, `watch(label)` gives a function to call with each `Progress`."""
@@ -83,7 +89,7 @@ def _lines(label: str) -> Show:
         eta = (time_now - first[0]) * (now.total - now.done) / (now.done - first[1])
         share = now.done / now.total
         words = f"{label}: {share:.1%}, return {_mean_in_words(now)}, ETA {duration(eta)}"
-        print(words, file=sys.stderr, flush=True)
+        say(words)
 
     return show
 

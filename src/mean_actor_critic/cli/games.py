@@ -1,15 +1,13 @@
 """What the commands of `mac` do with Atari games. Imports JAX only when something is about to be trained."""
 
 import argparse
-import contextlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mean_actor_critic.cli.shared import Events
+from mean_actor_critic.cli.shared import Events, memory_words
 from mean_actor_critic.errors import InputError, MacError
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.store import RUNS, read_manifest
 from mean_actor_critic.spec.atari_experiment import (
@@ -133,10 +131,11 @@ def train(options: argparse.Namespace) -> AtariRun:
     def started(path: Path, game: "Game") -> None:
         events.begin(path)
         if not options.quiet:
-            words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}; run folder: {path}"
-            print(f"{game.name}: {words}", file=sys.stderr)
+            words = f"steps are agent steps, not frames; convolutions: {compiler() or 'XLA'}{memory_words(path)}"
+            say(f"{game.name}: {words}; run folder: {path}")
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         return train_atari(
             options.environment,
             options.algorithm,
@@ -159,17 +158,15 @@ def resume(options: argparse.Namespace, run: AtariRun) -> AtariRun:
     """`mac resume` of a run on a game."""
     if run.finished:
         if not options.quiet:
-            print(f"{options.path}: already finished", file=sys.stderr)
+            say(f"{options.path}: already finished")
         return run
     from mean_actor_critic.runs.train_atari import CHECKPOINT_SECONDS, resume_atari
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         events.begin(Path(options.path))
         if not options.quiet:
-            print(
-                f"{options.path}: the emulators go back to where they were: seconds, or minutes if games are long",
-                file=sys.stderr,
-            )
+            say(f"{options.path}: the emulators go back to where they were: seconds, or minutes if games are long")
         return resume_atari(
             options.path,
             options.env,
@@ -253,7 +250,7 @@ def reproduce(options: argparse.Namespace) -> Reproduced:
                 files = report.write(_runs_in(folder), folder / "report")
             if not options.quiet:
                 state = "already finished, taken as it is" if reused else "finished"
-                print(f"{run.path}: {state}", file=sys.stderr)
+                say(f"{run.path}: {state}")
     found = _runs_in(folder)
     return Reproduced(found, files or report.write(found, folder / "report"))
 

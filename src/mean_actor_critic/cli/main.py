@@ -11,6 +11,7 @@ from mean_actor_critic._version import __version__
 from mean_actor_critic.cli import games, studies, training
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS
 from mean_actor_critic.errors import Interrupted, MacError
+from mean_actor_critic.progress import say
 from mean_actor_critic.runs.store import CHECKPOINT_SECONDS, RUNS
 from mean_actor_critic.spec.experiment import ALGORITHMS, SETTINGS
 from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS
@@ -258,11 +259,9 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
     options = make_parser().parse_args(arguments)
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # for my_module:make_env; last, so that nothing of ours is hidden
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: print(f"mac: warning: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_, **__: say(f"mac: warning: {message}")
             options.run(options)
         sys.stdout.flush()
     except MacError as fault:
@@ -281,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _leave(code: int, line: str) -> NoReturn:
     """Exit at once: a compilation that still runs in a thread is not waited for."""
-    print(line, file=sys.stderr, flush=True)
+    say(line)
     os._exit(code)
 
 

@@ -1,11 +1,14 @@
 """What several commands need: what a path names, and how to show what came out."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mean_actor_critic.errors import InputError, MacError
+from mean_actor_critic.progress import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +66,7 @@ def show_divergence(run: "Run | AtariRun") -> None:
 def warn(run: "Run | AtariRun") -> None:
     """Of checkpoints that could not be read."""
     for line in run.warnings:
-        print(f"mac: warning: {line}; using the checkpoint before it", file=sys.stderr)
+        say(f"mac: warning: {line}; using the checkpoint before it")
 
 
 def console() -> "Console":
@@ -82,7 +85,7 @@ def can_make_page() -> bool:
     try:
         require_page()
     except MacError as fault:
-        print(f"mac: there will be no page: {fault}", file=sys.stderr)
+        say(f"mac: there will be no page: {fault}")
         return False
     return True
 
@@ -115,6 +118,19 @@ def record_best(numbers: "Content", environment: str | None) -> "Recording":
     return Recording(words, recorded)
 
 
+MENTIONED = 10**9  # bytes of memory that are worth a word
+
+
+def memory_words(run: Path) -> str:
+    """What to add to the line with which a run starts, if it takes much memory."""
+    from mean_actor_critic.engines.memory import in_words, need
+    from mean_actor_critic.runs.store import read_manifest
+
+    manifest = read_manifest(run)
+    size = need(manifest.experiment, manifest.spaces, manifest.snapshots).size
+    return f"; takes {in_words(size)} of memory" if size >= MENTIONED else ""
+
+
 class Events:
     """TensorBoard events of a run, if they are wanted."""
 
@@ -136,14 +152,20 @@ class Events:
     def episodes(self, returns: Any, lengths: Any) -> None:
         """Of episodes, whatever is new."""
         if self._writer is not None:
-            self._writer.episodes(returns, lengths)
+            with self._given_up_if_it_fails():
+                self._writer.episodes(returns, lengths)
 
     def evaluations(self, curves: Any, steps: Any) -> None:
         """Of a game's evaluations, whatever is new."""
         if self._writer is not None:
-            self._writer.evaluations(curves, steps)
+            with self._given_up_if_it_fails():
+                self._writer.evaluations(curves, steps)
 
-    def close(self) -> None:
-        """Everything is on disk."""
-        if self._writer is not None:
-            self._writer.close()
+    @contextlib.contextmanager
+    def _given_up_if_it_fails(self) -> Iterator[None]:
+        """Whatever is wrong with events is said once and is no reason to stop training."""
+        try:
+            yield
+        except Exception as fault:  # of a library, too
+            self._writer = None
+            say(f"mac: warning: no more TensorBoard events: {fault}")

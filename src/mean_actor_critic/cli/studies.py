@@ -1,7 +1,6 @@
 """Commands about whole studies: reproduce, sweep, gradients, report."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from mean_actor_critic.cli.shared import can_make_page, console, is_run, load_pl
 from mean_actor_critic.cli.training import EPISODES
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.store import RUNS, make_folder
 from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
@@ -74,7 +73,7 @@ def reproduce(options: argparse.Namespace) -> None:
             runs.append(run)
             origins[run.path] = "finished before, taken as it is" if reused else "finished by this command"
             if reused and not options.quiet:
-                print(f"{run.path}: already finished, taken as it is", file=sys.stderr)
+                say(f"{run.path}: already finished, taken as it is")
     content = report.study(task, runs, sweeps, origins)
     written = report.write(content, folder)
     if not options.quiet:
@@ -177,7 +176,7 @@ def gradients(options: argparse.Namespace) -> None:
     folder = Path(options.out or name)
     make_folder(folder)
     if run is not None and not run.snapshots and not options.quiet:
-        print(f"{options.player}: was trained without --snapshots; only its last state is measured", file=sys.stderr)
+        say(f"{options.player}: was trained without --snapshots; only its last state is measured")
     with progress_display(options.quiet) as watch:
         trial = measure_trial(
             player,

@@ -1,16 +1,14 @@
 """Commands about runs and agents: train, resume, list, evaluate, watch, check, export."""
 
 import argparse
-import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mean_actor_critic.cli import games
-from mean_actor_critic.cli.shared import Events, console, is_run, load_player, show_run, warn
+from mean_actor_critic.cli.shared import Events, console, is_run, load_player, memory_words, show_run, warn
 from mean_actor_critic.errors import InputError, MacError
-from mean_actor_critic.progress import progress_display
+from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.store import CHECKPOINT_SECONDS, RUNS
 from mean_actor_critic.spec.experiment import parse_kwargs, parse_settings
 from mean_actor_critic.spec.presets import TUNED
@@ -36,10 +34,11 @@ def train(options: argparse.Namespace) -> None:
     def started(path: Path, environment: "EnvironmentSpec") -> None:
         events.begin(path)
         if not options.quiet:
-            limit = f"episodes of at most {environment.max_episode_steps} steps"
-            print(f"{environment.name}: {environment.engine} engine, {limit}; run folder: {path}", file=sys.stderr)
+            words = f"{environment.engine} engine, episodes of at most {environment.max_episode_steps} steps"
+            say(f"{environment.name}: {words}{memory_words(path)}; run folder: {path}")
 
-    with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+    events = Events(options.tensorboard)
+    with progress_display(options.quiet) as watch:
         run = train(
             options.environment,
             options.algorithm,
@@ -87,9 +86,10 @@ def resume(options: argparse.Namespace) -> None:
 
     if run.finished:
         if not options.quiet:
-            print(f"{options.path}: already finished", file=sys.stderr)
+            say(f"{options.path}: already finished")
     else:
-        with progress_display(options.quiet) as watch, contextlib.closing(Events(options.tensorboard)) as events:
+        events = Events(options.tensorboard)
+        with progress_display(options.quiet) as watch:
             events.begin(Path(options.path))
             show = watch(str(options.path))
             run = resume(

@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from mean_actor_critic.engines import compiled, devices
+from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.records import Snapshots, checkpoint_arrays, starting_point
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.learning.networks import ACTIVATIONS
@@ -124,7 +125,7 @@ class CompiledStudy:
             block.state,
             self._of_devices(episodes),
         )
-        metrics = jax.tree.map(np.asarray, segment.metrics)
+        metrics = on_host(segment.metrics)
         elapsed = time.perf_counter() - started
         # the first call compiles: what it took says nothing about an episode, so it is only halved into an estimate
         first_call = math.isinf(self._seconds_per_episode)
@@ -158,7 +159,7 @@ class CompiledStudy:
         for group in range(block.groups):
             if done[group] in self._snapshots.moments:
                 rows = slice(group * self._width, (group + 1) * self._width)
-                state = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], block.state._replace(replay=()))
+                state = jax.tree.map(lambda x, rows=rows: x[rows], on_host(block.state._replace(replay=())))
                 self._snapshots.take(int(done[group]), block.place[rows], state)
 
     def _diverged(self) -> int:
@@ -166,7 +167,7 @@ class CompiledStudy:
 
     def _gather(self, field: str) -> Any:
         """One field of the states of all real trials, on the host."""
-        parts = [jax.tree.map(np.asarray, getattr(block.state, field)) for block in self._blocks]
+        parts = [on_host(getattr(block.state, field)) for block in self._blocks]
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: self.experiment.trials], *parts)
 
     def arrays(self) -> Arrays:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from mean_actor_critic.engines import hosted
+from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.records import Snapshots, checkpoint_arrays, starting_point
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
@@ -134,8 +135,7 @@ class HostedStudy:
         lesson = self._learn(
             np.uint32(self.experiment.seed), self._trial, self._hyper, self._state, which, trajectories
         )
-        on_host: Any = jax.tree.map(np.asarray, lesson[1:])
-        return hosted.Lesson(lesson.state, *on_host)
+        return hosted.Lesson(lesson.state, *on_host(lesson[1:]))
 
     def _end_lesson(self) -> None:
         """Take in what was learned: curves, actors, and the next episodes."""
@@ -163,7 +163,7 @@ class HostedStudy:
             if self._lesson is None:
                 self._begin_lesson()
             self._end_lesson()
-        state = jax.tree.map(np.asarray, self._state)
+        state = on_host(self._state)
         return checkpoint_arrays(state, self.curves, self._snapshots)
 
     def close(self) -> None:

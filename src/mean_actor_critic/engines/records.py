@@ -8,6 +8,7 @@ import numpy as np
 
 from mean_actor_critic.engines import compiled
 from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves
+from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.learning.types import LearnerState
@@ -75,7 +76,7 @@ def starting_point(
     shape = (experiment.trials, experiment.episodes)
     initial = compiled.initialiser(setup, spaces.observation_size, spaces.actions)
     if saved is None:
-        state = jax.tree.map(np.asarray, initial(experiment.seed, experiment.trial_numbers()))
+        state = on_host(initial(experiment.seed, experiment.trial_numbers()))
         return state, Curves(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32))
     template = jax.eval_shape(initial, experiment.seed, experiment.trial_numbers())
     own = {name: array for name, array in saved.items() if not name.startswith(SNAPSHOTS)}

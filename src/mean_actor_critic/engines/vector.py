@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.vector_programs import (
     Draws,
     choosing_program,
@@ -140,8 +141,8 @@ class Trial:
     def position(self) -> Position:
         """Where the trial is; only between two rollouts."""
         assert not self._turns
-        state: Any = jax.tree.map(np.asarray, self.state)
-        acting: Any = jax.tree.map(np.asarray, self._acting) if self._setup.pipelined else None
+        state = on_host(self.state)
+        acting = on_host(self._acting) if self._setup.pipelined else None
         return Position(state, acting, self._emulators.record(), digest_of(self._observation))
 
 

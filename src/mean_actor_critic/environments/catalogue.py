@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import importlib.util
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ import numpy as np
 
 from mean_actor_critic.environments import atari
 from mean_actor_critic.environments.hosted import checker, fleet, worker
-from mean_actor_critic.environments.hosted.factory import Factory
+from mean_actor_critic.environments.hosted.factory import Factory, place_of
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.spec.atari_experiment import GAME
@@ -209,7 +208,7 @@ def _check_name(name: str) -> None:
         raise InputError(
             "environment", name, "one that can be imported; give this one from Python: resume(path, environment)"
         )
-    if colon and module.isidentifier() and importlib.util.find_spec(module) is None:
+    if colon and module.isidentifier() and place_of(module) is None:
         raise InputError("environment", name, f"a module that can be imported; there is no {module!r} here")
 
 

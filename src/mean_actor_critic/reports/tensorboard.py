@@ -1,6 +1,13 @@
-"""Learning curves as TensorBoard events, written while a run goes on."""
+"""Learning curves as TensorBoard events, written while a run goes on.
+
+The events are tensorboardX's, but not the writer: that one hands them to a thread, and when a full disk has ended the
+thread, everybody waits for it for ever. Here they are written, or the disk's refusal is known, when a call returns.
+"""
 
 import importlib.util
+import socket
+import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +18,6 @@ from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import disk_faults
 
 FOLDER = "tensorboard"  # in the run folder
-FLUSH_SECONDS = 2  # until what was written can be seen
 MOST_TRIALS = 10  # that get curves of their own beside the mean
 
 
@@ -27,23 +33,29 @@ class EventWriter:
     def __init__(self, run: Path) -> None:
         """Begin an event file in the run folder; what one before it says of the same steps is replaced."""
         require_tensorboard()
-        from tensorboardX import SummaryWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
 
-        self._folder = run / FOLDER
-        self._new_writer = SummaryWriter
-        self._writer: Any = None
+        self._file = run / FOLDER / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}"
+        self._unwritten = b""  # records
+        self._record(file_version="brain.Event:2")
+        # on a resumed run everything is written again: a few kilobytes
+        self._record(step=1, session_log=SessionLog(status=SessionLog.START))
         self._written = 0  # episodes, or evaluations
 
     def episodes(self, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
         """Write the episodes that all trials have played since the last call. Both are [trials, episodes].
 
         The step of an event is the episode, from 1.
+
+        Raises:
+            DiskError: they cannot be written.
         """
         for episode in self._new(int(np.min(np.sum(lengths > 0, axis=1)))):
             spread = float(np.subtract(*np.percentile(returns[:, episode], [75, 25])))
             self._write(episode + 1, "return", returns[:, episode])
             self._add("return/interquartile_range", spread, episode + 1)
             self._add("steps/mean", np.mean(lengths[:, episode]), episode + 1)
+        self._flush()
 
     def evaluations(self, curves: AtariCurves, steps: np.ndarray[Any, Any]) -> None:
         """Write the evaluations that all trials have had since the last call.
@@ -53,6 +65,9 @@ class EventWriter:
         Args:
             curves: of the run so far.
             steps: agent steps at each [evaluations].
+
+        Raises:
+            DiskError: they cannot be written.
         """
         scores = mean_scores(curves)
         for number in self._new(int(curves.evaluated.min())):
@@ -62,6 +77,7 @@ class EventWriter:
             training_scores = curves.training_score[:, number]
             if np.isfinite(training_scores).any():
                 self._add("training_score/mean", np.nanmean(training_scores), step)
+        self._flush()
 
     def _new(self, there: int) -> range:
         """Places beyond those written, up to so many."""
@@ -76,12 +92,23 @@ class EventWriter:
             self._add(f"{name}_of_trial/{trial}", value, step)
 
     def _add(self, name: str, value: Any, step: int) -> None:
-        with disk_faults(self._folder, "write TensorBoard events"):
-            if self._writer is None:  # on a resumed run everything is written again: a few kilobytes
-                self._writer = self._new_writer(str(self._folder), purge_step=1, flush_secs=FLUSH_SECONDS)
-            self._writer.add_scalar(name, float(value), step)
+        from tensorboardX.summary import scalar
 
-    def close(self) -> None:
-        """Finish the file."""
-        if self._writer is not None:
-            self._writer.close()
+        self._record(step=step, summary=scalar(name, float(value)))
+
+    def _record(self, **content: Any) -> None:
+        """Add an event as TensorBoard frames it: length and content, each with its checksum."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.record_writer import masked_crc32c
+
+        event = Event(wall_time=time.time(), **content).SerializeToString()
+        for part in (struct.pack("<Q", len(event)), event):
+            self._unwritten += part + struct.pack("<I", masked_crc32c(part))
+
+    def _flush(self) -> None:
+        """Nothing is kept open, so that nothing has to be closed."""
+        with disk_faults(self._file.parent, "write TensorBoard events"):
+            self._file.parent.mkdir(exist_ok=True)
+            with self._file.open("ab") as file:
+                file.write(self._unwritten)
+        self._unwritten = b""

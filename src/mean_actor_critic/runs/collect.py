@@ -19,6 +19,15 @@ from mean_actor_critic.engines import compiled
 from mean_actor_critic.runs.evaluate import hosted_episodes, stacked
 from mean_actor_critic.learning.randomness import evaluation_keys
 from mean_actor_critic.learning.types import Actor, Trajectory
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.spec.experiment import Setup
+from mean_actor_critic.engines import compiled
+from mean_actor_critic.runs.evaluate import hosted_episodes
+from mean_actor_critic.runs.evaluate import stacked
+from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.learning.randomness import evaluation_keys
+from mean_actor_critic.learning.types import Actor
+from mean_actor_critic.learning.types import Trajectory
 
 LANES = 250  # episodes that one compiled call plays
 
@@ -67,9 +76,9 @@ def collect(
 
 def _pool(agent: Agent, trajectory: Trajectory) -> Pool:
     """Of episodes [episode, time, …], without the padding; discount and returns as training has them."""
-    host: Any = jax.tree.map(np.asarray, trajectory)
+    host: Any = on_host(trajectory)
     discount = of_episodes(agent.experiment).hyper_of_trials().discount[agent.trial]
-    returns = np.asarray(_all_returns(host.reward, discount))
+    returns = on_host(_all_returns(host.reward, discount))
     valid = host.valid
     return Pool(
         observation=host.observation[:, :-1][valid],
@@ -90,7 +99,7 @@ def _compiled(agent: Agent, spec: EnvironmentSpec, first: int, count: int, seed:
     trial = np.int32(agent.experiment.trial_numbers()[agent.trial])
     played = []
     for begin in range(first, first + count, LANES):
-        some = jax.tree.map(np.asarray, play(np.uint32(seed), trial, actor, np.int32(begin)))
+        some = on_host(play(np.uint32(seed), trial, actor, np.int32(begin)))
         lanes = min(LANES, first + count - begin)
         played.append(jax.tree.map(lambda x, lanes=lanes: x[:lanes], some))
     return played

@@ -24,6 +24,17 @@ from mean_actor_critic.runs.run import Run
 from mean_actor_critic.engines import vector as atari, compiled, devices, hosted
 from mean_actor_critic.learning.randomness import evaluation_keys
 from mean_actor_critic.learning.types import Actor, Normalizer, Trajectory
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.engines import vector as atari
+from mean_actor_critic.engines import compiled
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines import hosted
+from mean_actor_critic.engines.memory import memory_faults
+from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.learning.randomness import evaluation_keys
+from mean_actor_critic.learning.types import Actor
+from mean_actor_critic.learning.types import Normalizer
+from mean_actor_critic.learning.types import Trajectory
 
 CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
 LANES = 64  # hosted environments at once
@@ -33,6 +44,7 @@ NO_TRAINING = 2**30  # the number of an evaluation that none in training has
 Returns = np.ndarray[Any, Any]
 
 
+@memory_faults("evaluation")
 def evaluate(
     player: Run | AtariRun | Agent,
     episodes: int = 100,
@@ -121,7 +133,7 @@ def _play_compiled(wanted: _Performance) -> Returns:
     for first in range(0, wanted.episodes, CHUNK):
         count = min(CHUNK, wanted.episodes - first)
         played = play(np.uint32(wanted.seed), wanted.trials, wanted.actors, np.int32(first))
-        returns[:, first : first + count] = np.asarray(played)[:, :count]
+        returns[:, first : first + count] = on_host(played)[:, :count]
         wanted.report(returns)
     return returns
 

@@ -62,7 +62,13 @@ def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Non
     """Write arrays and words as one self-checking safetensors file."""
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
-    write_whole(path, safetensors.numpy.save(contiguous, words))
+    try:
+        content = safetensors.numpy.save(contiguous, words)
+    except BaseException as fault:
+        if type(fault).__name__ == "PanicException":  # which is how the library meets a refusal of memory
+            raise MemoryError(f"{path.name} could not be put together") from None
+        raise
+    write_whole(path, content)
 
 
 def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:

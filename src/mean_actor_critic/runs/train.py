@@ -1,13 +1,12 @@
 """Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
 
 import concurrent.futures
-import contextlib
 import datetime
 import functools
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,37 @@ from mean_actor_critic.runs.run import Run
 from mean_actor_critic.engines import devices
 from mean_actor_critic.runs import signals
 from mean_actor_critic.engines.study import Advancing, Study, choose_width, make_study
+from mean_actor_critic.runs import store
+from mean_actor_critic.spec.atari_experiment import GAME
+from mean_actor_critic.environments.catalogue import AUTO
+from mean_actor_critic.environments.catalogue import EnvironmentSpec
+from mean_actor_critic.environments.catalogue import environment_of
+from mean_actor_critic.environments.catalogue import find_environment
+from mean_actor_critic.environments.catalogue import resume_words
+from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.errors import EnvironmentFault
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import Interrupted
+from mean_actor_critic.spec.experiment import MAX_EPISODE_STEPS
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.experiment import checked_moments
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import require_whole
+from mean_actor_critic.spec.presets import TUNED
+from mean_actor_critic.spec.presets import settings_for
+from mean_actor_critic.progress import Progress
+from mean_actor_critic.progress import Show
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.engines import devices
+from mean_actor_critic.runs import signals
+from mean_actor_critic.engines.memory import memory_faults
+from mean_actor_critic.engines.memory import need
+from mean_actor_critic.engines.memory import require_memory
+from mean_actor_critic.engines.study import Advancing
+from mean_actor_critic.engines.study import Study
+from mean_actor_critic.engines.study import choose_width
+from mean_actor_critic.engines.study import make_study
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
 
@@ -89,6 +119,7 @@ def train(
     Raises:
         InputError: something cannot be used; nothing was written.
         DiskError: the disk refused; what was written before is whole.
+        OutOfMemoryError: there is less memory than the run needs; if that is clear beforehand, nothing was written.
         EnvironmentFault: an environment failed; what was learned before is on disk.
         Interrupted: a signal came; what is on disk is whole.
     """
@@ -112,6 +143,7 @@ def train(
     )
     moments = checked_moments(snapshots, experiment.episodes)
     versions = devices.versions(spec.engine)
+    require_memory(need(experiment, spec.spaces, moments))
     width = choose_width(experiment.setup, experiment.trials, spec.engine)
     path = Path(out) if out is not None else free_folder(f"{as_file_name(spec.name)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, spec.spaces, width, versions, moments)
@@ -148,6 +180,7 @@ def resume(
         raise InputError("run", str(path), "a run that counts episodes; resume_atari continues those on Atari games")
     spec = environment_of(experiment, manifest.spaces, environment, step_seconds)
     changed = devices.changes(manifest.versions, spec.engine)
+    require_memory(need(experiment, spec.spaces, manifest.snapshots))
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     return _carry_on(folder, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
@@ -294,17 +327,6 @@ def check_seconds(checkpoint_seconds: float) -> None:
     """Raise an InputError unless it is a time."""
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
-
-
-@contextlib.contextmanager
-def memory_faults(what: str) -> Iterator[None]:
-    """Turn a refusal of memory for a run or a search, by Python or by XLA, into one line."""
-    try:
-        yield
-    except (MemoryError, jax.errors.JaxRuntimeError) as fault:
-        if isinstance(fault, MemoryError) or "RESOURCE_EXHAUSTED" in str(fault):
-            raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
-        raise
 
 
 def free_folder(name: str) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from mean_actor_critic.files import as_file_name, disk_faults
@@ -23,6 +22,14 @@ from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.engines import devices
 from mean_actor_critic.engines.vector_study import AtariStudy
 from mean_actor_critic.runs.train import carry_on, check_seconds, free_folder
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines.vector_study import AtariStudy
+from mean_actor_critic.runs.train import carry_on
+from mean_actor_critic.runs.train import check_seconds
+from mean_actor_critic.runs.train import free_folder
+from mean_actor_critic.engines.memory import need
+from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.engines.memory import require_memory
 
 CHECKPOINT_SECONDS = 300.0  # a checkpoint of one trial has 15 megabytes
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
@@ -75,6 +82,7 @@ def train_atari(
     )
     found = find_game(experiment.setup)
     versions = devices.versions(ENGINE)
+    require_memory(need(experiment, found.spaces))
     path = Path(out) if out is not None else free_folder(f"{as_file_name(game)}-{algorithm}-seed{seed}")
     manifest = store.create_run(path, experiment, found.spaces, 1, versions)
     return _carry_on(
@@ -112,6 +120,7 @@ def resume_atari(
     if game.spaces.to_json() != manifest.spaces.to_json():
         raise InputError("environment", game.name, f"the game as training began with it: {manifest.spaces}")
     changed = devices.changes(manifest.versions, ENGINE)
+    require_memory(need(experiment, game.spaces))
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     return _carry_on(folder, manifest, experiment, game, at_once, checkpoint_seconds, on_progress, None, on_evaluations)
@@ -169,7 +178,7 @@ def _keep_agent(path: Path, manifest: store.Manifest, study: AtariStudy, place: 
         names.append(f"{KEPT}-{study.experiment.steps_of_evaluation(number - 1):012d}-{place}")
     if not names:
         return
-    network: Any = jax.tree.map(np.asarray, study.trials[place].state.network)
+    network = on_host(study.trials[place].state.network)
     with disk_faults(path, "make the folder of agents"):
         (path / AGENTS).mkdir(exist_ok=True)
     for name in names:

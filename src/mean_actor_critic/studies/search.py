@@ -15,13 +15,14 @@ import numpy as np
 from mean_actor_critic.engines import devices
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.engines.hosted_study import HostedStudy
+from mean_actor_critic.engines.memory import memory_faults, need, require_memory
 from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.errors import InputError, Interrupted
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.runs import signals, store
-from mean_actor_critic.runs.train import begun, memory_faults, next_segment
+from mean_actor_critic.runs.train import begun, next_segment
 from mean_actor_critic.spec.experiment import ALGORITHMS, HYPER_NAMES, Experiment, make_experiment, unknown_name
 from mean_actor_critic.spec.grid import Grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
@@ -202,6 +203,7 @@ class _Worker:
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         experiment = CellExperiment(**{**fields, "first_trial": cell.first_trial}, trials_of_point=cell.trials)
         width = self._width(experiment, cell)
+        require_memory(need(experiment, self._environment.spaces, writes=False), "search")
         if self._environment.engine == "hosted":
             return HostedStudy(experiment, self._environment, width, None, WorkerLimits())
         return CompiledStudy(experiment, self._environment, width, None, shared_program=True)

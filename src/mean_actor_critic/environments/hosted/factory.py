@@ -2,6 +2,10 @@
 
 import dataclasses
 import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -56,12 +60,31 @@ class Factory:
         return _single(made)
 
 
+INSTALLED, HERE = "installed", "here"  # places of a module
+
+
+def place_of(module_name: str) -> str | None:
+    """Where a module that a user named would be imported from; None if it is nowhere. Runs nothing of it.
+
+    The working folder is asked only for a module that is not on the path. It is on the path of no process but the
+    worker that imports such a module: anywhere else, whatever lies beside a stranger's agent would be run as soon as
+    some library looks for a module that it can do without.
+    """
+    top = module_name.partition(".")[0]
+    if top in sys.modules or importlib.util.find_spec(top) is not None:
+        return INSTALLED
+    here = importlib.machinery.PathFinder.find_spec(top, [""])
+    return None if here is None else HERE
+
+
 def _named_callable(name: str) -> Callable[..., Any] | None:
     """The callable that `module:callable` names; None if `name` is a Gymnasium id, with or without its module."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return None
     try:
+        if place_of(module_name) == HERE:  # and it may import its neighbours, now or while it plays
+            sys.path.append(os.getcwd())
         found: Any = importlib.import_module(module_name)
     except Exception as fault:  # a user's module may raise anything
         raise FactoryError(f"module {module_name!r} cannot be imported: {type(fault).__name__}: {fault}") from None

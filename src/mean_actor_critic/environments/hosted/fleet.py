@@ -13,12 +13,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 import cloudpickle
 import numpy as np
 
+from mean_actor_critic import machine
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import worker as workers
 from mean_actor_critic.environments.spaces import Spaces
@@ -222,7 +222,7 @@ class Fleet:
     ) -> None:
         """Start a worker for each of `cohorts`, which are arrays of lanes."""
         lanes = sum(map(len, cohorts))
-        memory_each = limits.memory_bytes or int(SHARE_OF_MEMORY * _machine_bytes() / len(cohorts))
+        memory_each = limits.memory_bytes or int(SHARE_OF_MEMORY * machine.memory_bytes() / len(cohorts))
         size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts))
         self.name = name
         self._limits = limits
@@ -356,13 +356,3 @@ def _shared_file() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("mac-board"), "r+b")
     return tempfile.TemporaryFile()
-
-
-def _machine_bytes() -> int:
-    """Memory of the machine, or of the container that we are in."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        container = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # not Linux, or "max"
-        return machine
-    return min(machine, container)

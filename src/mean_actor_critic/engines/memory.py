@@ -1,0 +1,106 @@
+"""Memory that runs need: said beforehand, refused in one line, and never waited for in vain."""
+
+import contextlib
+import errno
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from mean_actor_critic import machine
+from mean_actor_critic.engines import compiled
+from mean_actor_critic.engines import vector_programs as atari_programs
+from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.errors import OutOfMemoryError
+from mean_actor_critic.spec.atari_experiment import AnyExperiment, AtariExperiment
+
+# Copies of the learners' states in memory when they are most, measured. The hosted and Atari engines keep one, which
+# NumPy sees where it is; the compiled engine also gathers its states, first from devices, where they are several, and
+# then from blocks of trials. Writing a checkpoint makes two more: each array as bytes, and all of them as a file.
+HELD = {"compiled": 2, "hosted": 1, "atari": 1}
+WRITTEN = 2
+
+
+class Need(NamedTuple):
+    """What a run takes at least."""
+
+    size: int  # bytes at its peak
+    less: str  # what would make it less, in words
+
+
+def need(experiment: AnyExperiment, spaces: Spaces, snapshots: Sequence[int] = (), writes: bool = True) -> Need:
+    """The memory that a run takes for what it learns; programs and environments come on top.
+
+    Args:
+        experiment: what is run.
+        spaces: of its environment.
+        snapshots: moments from which networks are kept.
+        writes: whether it writes checkpoints.
+    """
+    if isinstance(experiment, AtariExperiment):
+        game: Any = jax.eval_shape(
+            atari_programs.initialiser(experiment.setup, spaces.actions), np.uint32(0), np.int32(0)
+        )
+        return Need(experiment.trials * _bytes_of(game) * (HELD["atari"] + WRITTEN * writes), "fewer trials")
+    setup = experiment.setup
+    initial = compiled.initialiser(setup, spaces.observation_size, spaces.actions)
+    state: Any = jax.eval_shape(initial, np.uint32(0), jax.ShapeDtypeStruct((experiment.trials,), np.int32))
+    copies = HELD[experiment.engine] + WRITTEN * writes
+    if experiment.engine == "compiled" and min(experiment.trials, compiled.device_count()) > 1:
+        copies += 1
+    kept = len(snapshots) * _bytes_of((state.policy, state.critic)) * (1 + WRITTEN * writes)
+    ways = ["fewer trials"] if experiment.trials > 1 else []
+    ways.append(
+        "a smaller replay_capacity" if 2 * _bytes_of(state.replay) > _bytes_of(state) else "smaller hidden layers"
+    )
+    if kept > copies * _bytes_of(state):
+        ways.append("fewer snapshots")
+    return Need(copies * _bytes_of(state) + kept, " or ".join(ways))
+
+
+def _bytes_of(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def require_memory(wanted: Need, what: str = "run") -> None:
+    """Refuse what cannot fit, before it has begun.
+
+    Raises:
+        OutOfMemoryError: says how much is needed, how much there is, and what would make it less.
+    """
+    room = machine.room()
+    if wanted.size > room.size:
+        raise OutOfMemoryError(
+            f"not enough memory for this {what}: it needs {in_words(wanted.size)}, and {in_words(room.size)} are "
+            f"{room.bound}; {wanted.less} would need less"
+        )
+
+
+def in_words(size: int) -> str:
+    """Bytes, for people."""
+    return f"{size / 1e9:.1f} GB"
+
+
+@contextlib.contextmanager
+def memory_faults(what: str) -> Iterator[None]:
+    """Turn a refusal of memory for a run or a search, by Python, the system or XLA, into one line."""
+    try:
+        yield
+    except (MemoryError, OSError, jax.errors.JaxRuntimeError) as fault:
+        by_system = isinstance(fault, OSError) and fault.errno == errno.ENOMEM
+        if isinstance(fault, MemoryError) or by_system or "RESOURCE_EXHAUSTED" in str(fault):
+            raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
+        raise
+
+
+def on_host(tree: Any) -> Any:
+    """The arrays of a pytree as NumPy's, when they are computed.
+
+    Raises:
+        JaxRuntimeError: they could not be. NumPy alone would not notice: where a program that runs in the background
+            was refused its memory, `np.asarray` waits for its results for ever, and only `block_until_ready` hears of
+            the refusal.
+    """
+    return jax.tree.map(np.asarray, jax.block_until_ready(tree))
