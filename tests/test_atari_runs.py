@@ -27,6 +27,8 @@ from mean_actor_critic.experiment import settings_as_words
 from mean_actor_critic.reports import atari as report
 from mean_actor_critic.training import atari_loop
 
+pytestmark = pytest.mark.slow
+
 GAME = "ALE/Breakout-v5"
 SMALL = {
     "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_interval": 400,

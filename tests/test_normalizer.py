@@ -17,6 +17,8 @@ from mean_actor_critic.learners import episodic
 from mean_actor_critic.networks import mlp, normalize, softmax
 from mean_actor_critic.types import Trajectory
 
+pytestmark = pytest.mark.slow
+
 EPISODE = 6
 
 
