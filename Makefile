@@ -12,6 +12,10 @@ test: .venv/ready
 	$(BIN)/python scripts/optional.py browser stable-baselines3
 	$(BIN)/python -m pytest --numprocesses 2
 
+# Without what is marked as slow, and with nothing installed: for a look while a change is being made
+quick: .venv/ready
+	$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
+
 check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -28,6 +28,8 @@ from mean_actor_critic.runs.atari_run import AGENTS, AtariRun, load_run
 from mean_actor_critic.spec.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
 from mean_actor_critic.spec.experiment import settings_as_words
 
+pytestmark = pytest.mark.slow
+
 GAME = "ALE/Breakout-v5"
 SMALL = {
     "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_interval": 400,

@@ -6,6 +6,8 @@ from benchmarks import harness
 
 from mean_actor_critic.learning import native
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cheap(monkeypatch):

@@ -31,6 +31,9 @@ def softmax_policy(parameters, features):
     return jax.nn.log_softmax(features @ parameters)
 
 
+log_policy_of = jax.jit(softmax_policy)  # one small program for each shape instead of several, as everywhere below
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def gradient(estimator, parameters, features, q, action, state_weight, returns=None, baseline=0.0):
     def loss(parameters):
@@ -45,6 +48,13 @@ def gradient(estimator, parameters, features, q, action, state_weight, returns=N
         return policy_loss(log_policy, estimator(evidence), state_weight)
 
     return -jax.grad(loss)(parameters)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def gradients(estimator, parameters, features, q, actions, state_weights):
+    """One for each row of actions and of weights."""
+    each = functools.partial(gradient, estimator, parameters, features, q)
+    return jax.vmap(each)(actions, state_weights)
 
 
 def random_problem(seed, states, actions):
@@ -64,14 +74,14 @@ def test_there_is_one_estimator_for_each_algorithm():
 def test_mac_is_the_policy_weighted_mean_of_actor_critic(seed, sizes):
     states, actions = sizes
     _, parameters, features, q = random_problem(seed, states, actions)
-    policy = jnp.exp(softmax_policy(parameters, features))
-    every_state = jnp.full(states, 1 / states)
-    exact = gradient(mac, parameters, features, q, jnp.zeros(states, int), every_state)
-    only_this = jnp.repeat(jnp.eye(states) / states, actions, axis=0)  # [states * actions, states]
-    taken = jnp.tile(jnp.repeat(jnp.arange(actions)[:, None], states, axis=1), (states, 1))
+    policy = np.exp(log_policy_of(parameters, features))
+    every_state = np.full(states, 1 / states)
+    exact = gradient(mac, parameters, features, q, np.zeros(states, int), every_state)
+    only_this = np.repeat(np.eye(states) / states, actions, axis=0)  # [states * actions, states]
+    taken = np.tile(np.repeat(np.arange(actions)[:, None], states, axis=1), (states, 1))
     for sampled in (actor_critic, advantage_actor_critic):  # the state's value as a baseline changes no expectation
-        each = jax.vmap(lambda action, weight, s=sampled: gradient(s, parameters, features, q, action, weight))
-        mean = jnp.einsum("s,s...->...", policy.ravel(), each(taken, only_this))
+        each = gradients(sampled, parameters, features, q, taken, only_this)
+        mean = np.einsum("s,s...->...", policy.ravel(), each)
         np.testing.assert_allclose(mean, exact, atol=1e-12, rtol=1e-10)
 
 
@@ -81,7 +91,7 @@ def test_a_baseline_leaves_mac_unchanged(seed, sizes):
     states, actions = sizes
     random, parameters, features, q = random_problem(seed, states, actions)
     baseline = jnp.asarray(100 * random.normal(size=(states, 1)))
-    ignored, weight = jnp.zeros(states, int), jnp.full(states, 1 / states)
+    ignored, weight = np.zeros(states, int), np.full(states, 1 / states)
     with_baseline = gradient(mac, parameters, features, q - baseline, ignored, weight)
     np.testing.assert_allclose(with_baseline, gradient(mac, parameters, features, q, ignored, weight), atol=1e-11)
 
@@ -108,7 +118,7 @@ def test_mac_with_the_true_q_is_the_policy_gradient(seed, sizes, discount):
     start = jnp.asarray(random.dirichlet(np.ones(states)))
 
     (_, (q, visits)), exact = value_and_gradient(parameters, features, transition, reward, start, discount)
-    estimate = gradient(mac, parameters, features, q, jnp.zeros(states, int), visits)
+    estimate = gradient(mac, parameters, features, q, np.zeros(states, int), visits)
     np.testing.assert_allclose(estimate, exact, atol=1e-6, rtol=1e-6)
 
 
@@ -118,7 +128,7 @@ def test_weights_are_those_of_the_table(seed, sizes):
     """Each algorithm's weights written out once more, entry by entry."""
     states, actions = sizes
     random, parameters, features, q = random_problem(seed, states, actions)
-    policy = np.exp(softmax_policy(parameters, features))
+    policy = np.exp(log_policy_of(parameters, features))
     returns, baseline = random.normal(size=states), random.normal()
     action = random.integers(actions, size=states)
     evidence = Evidence(*map(jnp.asarray, (policy, q, returns, baseline, action)))
@@ -158,7 +168,8 @@ def test_the_fast_product_has_the_gradient_of_the_plain_one(sizes):
     cotangent = jax.random.normal(jax.random.key(2), (7, sizes[-1]))
 
     def gradients(product):
-        return jax.grad(lambda net, x: jnp.sum(cotangent * mlp(net, x, "tanh", product)), argnums=(0, 1))(network, x)
+        derivative = jax.grad(lambda net, x: jnp.sum(cotangent * mlp(net, x, "tanh", product)), argnums=(0, 1))
+        return jax.jit(derivative)(network, x)
 
     jax.tree.map(
         lambda fast, plain: np.testing.assert_allclose(fast, plain, atol=1e-12), *map(gradients, (dense, jnp.matmul))

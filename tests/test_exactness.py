@@ -20,6 +20,8 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs import train as loop
 from mean_actor_critic.spec.experiment import ALGORITHMS, OPTIMIZERS
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments
 LONG = ["CartPole-v0", "--trials", "12", "--episodes", "1500", "--seed", "5", "--checkpoint-seconds", "0.3",

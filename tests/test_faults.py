@@ -23,6 +23,8 @@ from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import EnvironmentFault, MacError
 
+pytestmark = pytest.mark.slow
+
 SIZE = {"trials": 3, "episodes": 6}
 SIZE_WORDS = ("--trials", "3", "--episodes", "6", "--workers", "2", "--max-episode-steps", "20", "--set", "hidden=8",
               "minibatches=2", "batch_size=4", "replay_capacity=16")  # fmt: skip

@@ -17,6 +17,8 @@ from mean_actor_critic.learning.types import Trajectory
 from mean_actor_critic.runs import store
 from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
 
+pytestmark = pytest.mark.slow
+
 SEED, TRIALS, EPISODES = 3, 5, 8
 # all of them, because the presets of Cart Pole are not those of an environment that nobody knows
 SMALL = {"hidden": (16,), "activation": "tanh", "max_episode_steps": 60, "actor_lr": 0.01, "discount": 0.99}

@@ -12,6 +12,8 @@ from helpers import run_python
 from mean_actor_critic.learning import kernels, native
 from mean_actor_critic.learning.networks import CONVOLUTIONS, game_layer_shapes, initial_game_network
 
+pytestmark = pytest.mark.slow
+
 CXX = os.environ.get("CXX") or "c++"
 has_compiler = pytest.mark.skipif(shutil.which(shlex.split(CXX)[0]) is None, reason="this machine has no C++ compiler")
 

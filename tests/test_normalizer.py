@@ -17,6 +17,8 @@ from mean_actor_critic.learning.types import Trajectory
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.spec.experiment import Hyper, Setup
 
+pytestmark = pytest.mark.slow
+
 EPISODE = 6
 
 

@@ -21,6 +21,8 @@ from mean_actor_critic.spec.experiment import ALGORITHMS
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Rung, scores
 
+pytestmark = pytest.mark.slow
+
 MEBIBYTE = 2**20
 RUN_FILES = {f"{stem}.{kind}" for stem in ("results", "learning-curves") for kind in ("csv", "tex", "png", "svg")}
 SEARCH_FILES = {f"{stem}.{kind}" for stem in ("settings", "sensitivity") for kind in ("csv", "tex", "png", "svg")}

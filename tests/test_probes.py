@@ -10,7 +10,8 @@ from probes import ConstantReward, Delay, EndlessReward, RewardFromAction, Rewar
 
 START = np.array([1.0, 0.0, 0.0], np.float32)
 TRIALS = 4
-ALL = pytest.mark.parametrize("algorithm", ALGORITHMS)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS if name != "mac"]
+ALL = pytest.mark.parametrize("algorithm", ["mac", *SLOW])
 WITH_CRITIC = [name for name, algorithm in ALGORITHMS.items() if "critic" in algorithm.parts]
 
 
@@ -81,6 +82,7 @@ def test_discount_decides_between_soon_and_more(tmp_path, algorithm):
     assert min(chosen[2:]) > 0.9, chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("critic_target", ["expected_sarsa", "monte_carlo"])
 @pytest.mark.parametrize(("time_limit", "worth"), [("bootstrap", 2.0), ("terminal", None)])
 def test_a_time_limit_is_an_end_only_if_asked(tmp_path, critic_target, time_limit, worth):

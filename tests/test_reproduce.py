@@ -1,10 +1,10 @@
 """Studies of the paper: from presets or from a search's winners, with what is there taken as it is and said to be."""
 
 import importlib.util
-import json
 
 import pytest
 
+import synthetic
 from helpers import assert_refused, mac, message_of
 from mean_actor_critic.cli import studies
 from mean_actor_critic.gradients.exact import Size
@@ -17,7 +17,9 @@ from mean_actor_critic.spec.presets import PRESETS, preset
 from mean_actor_critic.studies import theorems
 from mean_actor_critic.studies.classic import reproduce
 from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
-from mean_actor_critic.studies.sweep import Sweep
+from mean_actor_critic.studies.sweep import Rung, Sweep
+
+pytestmark = pytest.mark.slow
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
 SMALL = {"max_episode_steps": 20, "hidden": (4,)}
@@ -123,17 +125,12 @@ def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, t
 
 
 def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
-    grid = tmp_path / "grid.json"
-    grid.write_text(json.dumps(TINY_GRID))
-    words = ("--grid", grid, "--trials", "1", "--episodes", "2", "--algorithm", "mac", "--out", tmp_path / "s")
-    assert mac("sweep", "cart-pole", *words).code == 0
+    synthetic.make_sweep(tmp_path / "s", TINY_GRID, (Rung(1, 2),), ("mac",))
     refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out", tmp_path / "study")
     assert_refused(refused, 2, "a search of reinforce")
     assert_refused(mac("reproduce", "cart-pole", "--search", tmp_path / "s"), 2, "--full")
     assert_refused(mac("reproduce", "cart-pole", "--rule", "area"), 2, "--full")
-    grid.write_text(json.dumps({**TINY_GRID, "fixed": {"max_episode_steps": 20}}))
-    words = ("--grid", grid, "--trials", "1", "--episodes", "2", "--out", tmp_path / "short")
-    assert mac("sweep", "cart-pole", *words).code == 0
+    synthetic.make_sweep(tmp_path / "short", {**TINY_GRID, "fixed": {"max_episode_steps": 20}}, (Rung(1, 2),))
     refused = mac("reproduce", "cart-pole", "--full", "--search", tmp_path / "short", "--out", tmp_path / "study")
     assert_refused(refused, 2, "200 steps an episode")
 
