@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import mean_actor_critic as mac
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 
 COARSE = {"actor_lr": (0.0025, 0.005, 0.01, 0.02, 0.04), "critic_lr": (0.005, 0.01, 0.02), "discount": (0.99, 0.9999)}

@@ -15,7 +15,8 @@ from mean_actor_critic.errors import DiskError, InputError
 from mean_actor_critic.learning.networks import Layer
 from mean_actor_critic.runs.agent import Agent, Networks
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)

@@ -29,7 +29,7 @@ ROOMS = (
 )
 HEIGHT = {room: height for height, room in enumerate(ROOMS)}
 # What reports read of the rooms that measure and train: what was written, and the paper's numbers.
-READ_BY_REPORTS = {"engines.curves", "gradients.theory", "studies.paper", "studies.sweep"}
+READ_BY_REPORTS = {"engines.curves", "gradients.theory", "spec.paper", "studies.sweep"}
 
 
 def name_of(file: Path) -> str:
@@ -126,7 +126,7 @@ def test_the_estimators_are_the_paper_and_nothing_else():
 
 
 def test_the_paper_s_numbers_are_data_only():
-    assert own_imports("studies.paper") == set()
+    assert own_imports("spec.paper") == set()
 
 
 def test_reports_only_read():

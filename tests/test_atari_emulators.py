@@ -220,7 +220,7 @@ def test_a_record_that_leads_elsewhere_is_refused():
 
 
 def test_all_six_games_of_the_paper_are_there():
-    from mean_actor_critic.studies.paper import ATARI
+    from mean_actor_critic.spec.paper import ATARI
 
     assert {game.environment for game in ATARI.values()} <= set(atari.games())
     assert len(ATARI) == 6

@@ -26,7 +26,7 @@ from mean_actor_critic.reports import atari as report
 from mean_actor_critic.runs import train_atari as atari_loop
 from mean_actor_critic.runs.atari_run import AGENTS, AtariRun, load_run
 from mean_actor_critic.spec.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
-from mean_actor_critic.spec.experiment import settings_as_words
+from mean_actor_critic.spec.checks import settings_as_words
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from mean_actor_critic.learning.kernels import dense
 from mean_actor_critic.learning.networks import initial_mlp, mlp
 from mean_actor_critic.learning.types import Evidence
 from mean_actor_critic.spec.atari_experiment import ATARI_ALGORITHMS
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 SEEDS = st.integers(0, 2**31 - 1)
 SIZES = st.tuples(st.integers(1, 5), st.integers(2, 4))  # states, actions

@@ -18,7 +18,8 @@ from mean_actor_critic.engines import devices, study
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs import train as loop
-from mean_actor_critic.spec.experiment import ALGORITHMS, OPTIMIZERS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.learners import OPTIMIZERS
 
 pytestmark = pytest.mark.slow
 

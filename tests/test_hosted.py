@@ -15,7 +15,8 @@ from mean_actor_critic.learning import episodic
 from mean_actor_critic.learning.randomness import training_keys
 from mean_actor_critic.learning.types import Trajectory
 from mean_actor_critic.runs import store
-from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def test_both_engines_play_the_same_episodes_and_learn_the_same(tmp_path, algori
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learning_among_many_is_learning_alone(algorithm):
     experiment = make_experiment("Test", algorithm, 4, 1, 0, settings_of(algorithm))
-    setup, steps = experiment.setup, experiment.setup.max_episode_steps
+    setup, steps = experiment.setup, experiment.rules.max_episode_steps
     random = np.random.default_rng(0)
     lengths = np.array([steps, 7, 30])
     trajectory = Trajectory(
@@ -143,6 +144,6 @@ def test_evaluation_agrees_with_stable_baselines(tmp_path):
 def test_lunar_lander_trains_with_its_preset(tmp_path):
     run = mac.train("LunarLander-v3", trials=2, episodes=3, out=tmp_path / "run")
     assert run.experiment.engine == "hosted"
-    assert run.experiment.setup.max_episode_steps == 1000
+    assert run.experiment.rules.max_episode_steps == 1000
     assert run.finished
     assert np.all(run.lengths > 10)

@@ -17,7 +17,7 @@ from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Rung, scores
 

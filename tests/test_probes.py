@@ -5,7 +5,7 @@ import pytest
 
 import mean_actor_critic as mac
 from mean_actor_critic.learning.networks import mlp
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from probes import ConstantReward, Delay, EndlessReward, RewardFromAction, RewardFromObservation, TwoStepCredit
 
 START = np.array([1.0, 0.0, 0.0], np.float32)

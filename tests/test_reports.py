@@ -8,8 +8,8 @@ import mean_actor_critic as mac
 from mean_actor_critic.reports import classic_control as report
 from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.tables import diverged_line
-from mean_actor_critic.spec.experiment import ALGORITHMS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]
 

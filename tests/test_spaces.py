@@ -404,7 +404,7 @@ def test_what_has_a_name_resumes_by_it_if_its_user_says_so(run_by):
     run = run_by("class")
     for checkpoint in run.path.glob("checkpoint-*"):
         checkpoint.unlink()
-    name = run.experiment.setup.environment
+    name = run.experiment.environment
     assert f"--env {name}" in message_of(lambda: resume(run.path))  # what a file names is not run by itself
     assert resume(run.path, name, workers=1).digest == run.digest
 

@@ -20,10 +20,12 @@ from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.learning.networks import ACTIVATIONS
 from mean_actor_critic.learning.optimizers import directions
-from mean_actor_critic.spec.experiment import ALGORITHMS, OPTIMIZERS, make_experiment
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.learners import OPTIMIZERS
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, papers_grid
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.studies.search import make_plan, search
 from mean_actor_critic.studies.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 

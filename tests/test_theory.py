@@ -16,7 +16,7 @@ from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.reports.theory import verdicts
 from mean_actor_critic.runs.store import digest_of_document
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 
 def test_it_is_read_as_it_was_written(tmp_path):

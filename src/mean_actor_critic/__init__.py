@@ -16,31 +16,37 @@ from typing import TYPE_CHECKING, Any
 from mean_actor_critic._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from mean_actor_critic.environments.catalogue import check as check
     from mean_actor_critic.errors import EnvironmentFault as EnvironmentFault
+    from mean_actor_critic.errors import InputError as InputError
     from mean_actor_critic.errors import Interrupted as Interrupted
     from mean_actor_critic.errors import MacError as MacError
+    from mean_actor_critic.progress import STOP as STOP
+    from mean_actor_critic.reports.write import report as report
     from mean_actor_critic.runs.agent import Agent as Agent
-    from mean_actor_critic.runs.atari_run import AtariRun as AtariRun
     from mean_actor_critic.runs.evaluate import evaluate as evaluate
     from mean_actor_critic.runs.run import Run as Run
     from mean_actor_critic.runs.train import resume as resume
     from mean_actor_critic.runs.train import train as train
-    from mean_actor_critic.runs.train_atari import resume_atari as resume_atari
-    from mean_actor_critic.runs.train_atari import train_atari as train_atari
     from mean_actor_critic.runs.watch import watch as watch
+    from mean_actor_critic.studies.search import sweep as sweep
+    from mean_actor_critic.studies.sweep import Sweep as Sweep
 
 _HOMES = {
     "Agent": "runs.agent",
-    "AtariRun": "runs.atari_run",
     "EnvironmentFault": "errors",
+    "InputError": "errors",
     "Interrupted": "errors",
     "MacError": "errors",
     "Run": "runs.run",
+    "STOP": "progress",
+    "Sweep": "studies.sweep",
+    "check": "environments.catalogue",
     "evaluate": "runs.evaluate",
+    "report": "reports.write",
     "resume": "runs.train",
-    "resume_atari": "runs.train_atari",
+    "sweep": "studies.search",
     "train": "runs.train",
-    "train_atari": "runs.train_atari",
     "watch": "runs.watch",
 }
 __all__ = sorted([*_HOMES, "__version__"])

@@ -12,15 +12,24 @@ class MacError(Exception):
         super().__init__(" ".join(message.splitlines()))
 
 
-class InputError(MacError):
+class InputError(MacError, ValueError):
     """A setting, name or count that cannot be used: names the field, the value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(f"{field}: {value!r} cannot be used; allowed: {allowed}")
 
+    def within(self, where: str) -> Self:
+        """The same error, and where the value was found."""
+        self.args = (f"{where}: {self}",)
+        return self
+
 
 class DamagedFileError(MacError):
     """A file that is truncated, altered, forged or not ours."""
+
+
+class MissingFileError(MacError, FileNotFoundError):
+    """A file that is not there."""
 
 
 class RunBusyError(MacError):

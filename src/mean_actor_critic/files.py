@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from mean_actor_critic.errors import DamagedFileError, DiskError
+from mean_actor_critic.errors import DamagedFileError, DiskError, MissingFileError
 
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
 TEMPORARY = ".*.tmp"  # files that are being written
@@ -58,6 +58,8 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
     """The content of a regular file; links are not followed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: there is no such file") from None
     except OSError as fault:
         reason = "is a symbolic link" if path.is_symlink() else (fault.strerror or str(fault))
         raise DamagedFileError(f"{path}: cannot be read: {reason}") from None

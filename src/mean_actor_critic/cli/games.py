@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mean_actor_critic.cli.shared import Events, memory_words
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.progress import progress_display, say
-from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.store import RUNS, read_manifest
-from mean_actor_critic.spec.atari_experiment import (
     ATARI_ALGORITHMS,
     ATARI_SETTINGS,
     ENGINE,
@@ -23,8 +21,8 @@ from mean_actor_critic.spec.atari_experiment import (
     AtariSetup,
     preset,
 )
-from mean_actor_critic.spec.experiment import parse_settings, settings_as_words, unknown_name
-from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS
+from mean_actor_critic.spec.checks import parse_settings, settings_as_words, unknown_name
+from mean_actor_critic.spec.paper import ATARI, ATARI_TRIALS
 
 if TYPE_CHECKING:
     from mean_actor_critic.environments.atari import Game

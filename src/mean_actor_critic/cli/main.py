@@ -13,9 +13,10 @@ from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS
 from mean_actor_critic.errors import Interrupted, MacError
 from mean_actor_critic.progress import say
 from mean_actor_critic.runs.store import CHECKPOINT_SECONDS, RUNS
-from mean_actor_critic.spec.experiment import ALGORITHMS, SETTINGS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import SETTINGS
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, SEARCH_TRIALS
 from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS
 from mean_actor_critic.studies.sweep import HALVING, RULES
 
 

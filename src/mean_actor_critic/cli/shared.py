@@ -60,7 +60,7 @@ def show_divergence(run: "Run | AtariRun") -> None:
 
     line = diverged_line(run)
     if line:
-        print(f"{run.experiment.setup.algorithm}: {line}")
+        print(f"{run.experiment.algorithm}: {line}")
 
 
 def warn(run: "Run | AtariRun") -> None:

@@ -12,10 +12,11 @@ from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.store import RUNS, make_folder
-from mean_actor_critic.spec.experiment import ALGORITHMS, make_experiment
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
 from mean_actor_critic.spec.presets import preset, require_reporting_seed
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, SEARCH_TRIALS, Task, papers_grid
 from mean_actor_critic.studies.sweep import Sweep
 
 if TYPE_CHECKING:

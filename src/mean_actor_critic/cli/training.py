@@ -10,7 +10,7 @@ from mean_actor_critic.cli.shared import Events, console, is_run, load_player, m
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.store import CHECKPOINT_SECONDS, RUNS
-from mean_actor_critic.spec.experiment import parse_kwargs, parse_settings
+from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
 from mean_actor_critic.spec.presets import TUNED
 
 if TYPE_CHECKING:

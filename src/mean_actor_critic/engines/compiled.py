@@ -8,7 +8,6 @@ devices is recorded, and the last group is padded with copies.
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,11 +17,12 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.engines.devices import AXIS
-from mean_actor_critic.learning import episodic
-from mean_actor_critic.learning.networks import inverse_cdf
+from mean_actor_critic.engines.updates import Carried, context_of, initial, update
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import inverse_cdf, softmax
 from mean_actor_critic.learning.randomness import EpisodeKeys, action_draws, training_keys, weights_key
-from mean_actor_critic.learning.types import Actor, EpisodeMetrics, LearnerState, Trajectory
-from mean_actor_critic.spec.experiment import ANY, Hyper, Setup
+from mean_actor_critic.learning.types import Batch, Metrics
+from mean_actor_critic.spec.learners import ANY, Shapes
 
 SEGMENT_CAPACITY = 64  # episodes that one call can report on; how many it plays is an argument
 WIDEST = 50  # lanes on a device beyond which more of them no longer pay
@@ -45,29 +45,18 @@ class Choice(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one call of the compiled program did: the new states, and metrics [lane, SEGMENT_CAPACITY]."""
+    """What one call of the compiled program did: what lanes carry now, and metrics [lane, SEGMENT_CAPACITY]."""
 
-    state: LearnerState
-    metrics: EpisodeMetrics
+    carried: Carried
+    metrics: Metrics
 
 
-def choose_width(setup: Setup, trials: int, devices: int) -> int:
+def choose_width(setup: Any, trials: int, devices: int) -> int:
     """Lanes per device for a study: as few blocks as the cache allows, evenly filled."""
-    widest = max(1, min(WIDEST, CACHE_BYTES // _bytes_at_work(setup)))
+    widest = max(1, min(WIDEST, CACHE_BYTES // learner_of(setup).work(setup)))
     per_device = -(-trials // devices)
     blocks = -(-per_device // widest)
     return -(-per_device // blocks)
-
-
-def _bytes_at_work(setup: Setup) -> int:
-    """What one lane's updates go over again and again, float32.
-
-    Weights, their gradient and two moments of it, and the activations of a critic step, forward and backward. A policy
-    step comes but once an episode.
-    """
-    activations = 2 * setup.batch_size * max(setup.hidden, default=1) if setup.has_critic else 1
-    weights = sum(inputs * outputs for inputs, outputs in itertools.pairwise(setup.hidden))
-    return 4 * (activations + 4 * weights)
 
 
 def device_count() -> int:
@@ -76,54 +65,75 @@ def device_count() -> int:
 
 
 @functools.cache
-def initialiser(setup: Setup, observation_size: int, actions: int) -> Callable[..., LearnerState]:
-    """Compiled `(seed [], trial [lane]) -> LearnerState [lane]`: trials before their first episode."""
+def initialiser(setup: Any, shapes: Shapes) -> Callable[..., Carried]:
+    """Compiled `(seed [], trial [lane]) -> Carried [lane]`: trials before their first episode."""
 
-    def initial(seed: Array, trial: Array) -> LearnerState:
-        return episodic.initial_state(setup, observation_size, actions, weights_key(seed, trial))
+    def begin(seed: Array, trial: Array) -> Carried:
+        return initial(setup, shapes, weights_key(seed, trial))
 
-    return jax.jit(jax.vmap(initial, in_axes=(None, 0)))
+    return jax.jit(jax.vmap(begin, in_axes=(None, 0)))
 
 
 @functools.cache
-def segment_program(setup: Setup, build: Build, mesh: Mesh) -> Callable[..., Segment]:
-    """Compiled `(seed [], choice [device], trial [lane], hyper [lane], state [lane], episodes [device]) -> Segment`.
+def segment_program(setup: Any, limit: int, build: Build, mesh: Mesh, limited: bool = False) -> Callable[..., Segment]:
+    """Compiled `(seed, choice [device], trial [lane], hyper [lane], carried [lane], episodes [device], left [lane])`.
 
-    Plays so many more `episodes`, at most SEGMENT_CAPACITY, of every lane on a device. The states given are consumed.
-    The choice counts only where the setup leaves it open.
+    Plays so many more `episodes`, at most SEGMENT_CAPACITY, of every lane on a device. What is given as carried is
+    consumed. The choice counts only where the setup leaves it open.
+
+    Args:
+        setup: of the learner.
+        limit: agent steps after which an episode is cut off.
+        build: makes the environment.
+        mesh: the devices.
+        limited: a lane stands still, to the bit, from the episode on with which it has used up the steps that it has
+            `left`; of its metrics, lengths are 0 then. Without, `left` is not looked at.
     """
-    advance = functools.partial(_advance, setup, build)
-    sharded = jax.shard_map(advance, mesh=mesh, in_specs=(_SAME, *[_LANES] * 5), out_specs=_LANES, check_vma=False)
+    advance = functools.partial(_advance, setup, limit, build, limited)
+    sharded = jax.shard_map(advance, mesh=mesh, in_specs=(_SAME, *[_LANES] * 6), out_specs=_LANES, check_vma=False)
     return jax.jit(sharded, donate_argnums=4)
 
 
 def _advance(
-    setup: Setup,
+    setup: Any,
+    limit: int,
     build: Build,
+    limited: bool,
     seed: Int[Array, ""],
     choice: Choice,
     trial: Int[Array, " lane"],
-    hyper: Hyper,
-    state: LearnerState,
+    hyper: Any,
+    carried: Carried,
     episodes: Int[Array, "1"],
+    left: Int[Array, " lane"],
 ) -> Segment:
-    if setup.activation == ANY:  # traced numbers in the place of names, from here on
+    if getattr(setup, "activation", None) == ANY:  # traced numbers in the place of names, from here on
         chosen: Any = {"activation": choice.activation[0], "optimizer": choice.optimizer[0]}
         setup = dataclasses.replace(setup, **chosen)
     lanes = trial.shape[0]
-    metrics = EpisodeMetrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
-    play = functools.partial(rollout, setup, build)
+    metrics = Metrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
+    learner = learner_of(setup)
 
-    def episode(number: Array, carry: tuple[LearnerState, EpisodeMetrics]) -> tuple[LearnerState, EpisodeMetrics]:
-        state, metrics = carry
-        keys = jax.vmap(functools.partial(training_keys, seed))(trial, state.episode)
-        trajectory = play(state.actor, keys)
-        learn = _over_lanes(functools.partial(episodic.update, setup, episodic.longest_of(trajectory)), lanes)
-        state, new = learn(hyper, state, trajectory, keys.minibatches)
-        return state, jax.tree.map(lambda all_, one: all_.at[number].set(one), metrics, new)
+    def episode(number: Array, now: tuple[Carried, Metrics, Array]) -> tuple[Carried, Metrics, Array]:
+        carried, metrics, left = now
+        active = left > 0 if limited else None
+        keys = jax.vmap(functools.partial(training_keys, seed))(trial, carried.learner.episode)
+        batch = rollout(setup, limit, build, learner.actor(setup, carried.learner), keys, active=active)
+        learn = _over_lanes(functools.partial(update, setup, context_of(batch)), lanes)
+        new, one = learn(hyper, carried, batch, keys.minibatches)
+        if active is not None:  # the ring of a lane that stands still was given no valid row
+            keep = functools.partial(_keep, active)
+            new = Carried(jax.tree.map(keep, new.learner, carried.learner), new.replay)
+            left = left - one.length
+        return new, jax.tree.map(lambda all_, row: all_.at[number].set(row), metrics, one), left
 
-    state, metrics = jax.lax.fori_loop(0, episodes[0], episode, (state, metrics))
-    return Segment(state, jax.tree.map(jnp.transpose, metrics))
+    carried, metrics, _ = jax.lax.fori_loop(0, episodes[0], episode, (carried, metrics, left))
+    return Segment(carried, jax.tree.map(jnp.transpose, metrics))
+
+
+def _keep(chosen: Bool[Array, " lane"], new: Array, old: Array) -> Array:
+    """Rows [lane, …] of `new` where chosen, else of `old`."""
+    return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - 1)), new, old)
 
 
 def _over_lanes(function: Callable[..., Any], lanes: int) -> Callable[..., Any]:
@@ -147,26 +157,34 @@ class _Step(NamedTuple):
     state: Any  # of every lane's environment
     observation: Float[Array, "lane observation"]
     alive: Bool[Array, " lane"]
-    record: Trajectory  # time first, then lane
+    record: Batch  # time first, then lane
 
 
 def rollout(
-    setup: Setup,
+    setup: Any,
+    limit: int,
     build: Build,
-    actor: Actor,
+    actor: Any,
     keys: EpisodeKeys,
     greedy: bool = False,
-) -> Trajectory:
+    active: Bool[Array, " lane"] | None = None,
+) -> Batch:
     """One episode in every lane [lane, time, …]; ends when the last lane has ended.
 
-    Actions are sampled, or with `greedy` the most probable ones.
-
     Not a vmapped loop over one lane: vmap would copy every lane's whole record at every step to mask the finished ones.
+
+    Args:
+        setup: of the learner.
+        limit: agent steps after which an episode is cut off.
+        build: makes the environment.
+        actor: [lane].
+        keys: [lane].
+        greedy: take the most probable actions instead of sampling.
+        active: lanes that play; None for all. The others have no valid step.
     """
-    limit = setup.max_episode_steps
     lanes = keys.environment.shape[0]
     world = build()
-    act = _over_lanes(functools.partial(episodic.action_probabilities, setup), lanes)
+    act = _over_lanes(lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), lanes)
     uniform = jax.vmap(lambda keys: action_draws(keys, limit))(keys).T  # [time, lane]
     of_environment = jax.vmap(lambda key: jax.random.split(key, 3))(keys.environment)
     initial_key, first_key, step_key = of_environment[:, 0], of_environment[:, 1], of_environment[:, 2]
@@ -184,9 +202,6 @@ def rollout(
             jnp.asarray(world.terminal(next_state, terminal_key), bool),
         )
 
-    def keep(alive: Array, new: Array, old: Array) -> Array:
-        return jnp.where(alive.reshape(alive.shape + (1,) * (new.ndim - 1)), new, old)
-
     def step(now: _Step) -> _Step:
         probabilities = act(actor, now.observation)
         chosen = jnp.argmax(probabilities, -1) if greedy else inverse_cdf(probabilities, uniform[now.time])
@@ -194,10 +209,10 @@ def rollout(
         now_key = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
         state, observation, reward, terminated = jax.vmap(interact)(now.state, action, now_key)
         # an ended lane stands still, so that whatever its environment does past the end cannot reach the record
-        state = jax.tree.map(functools.partial(keep, now.alive), state, now.state)
-        observation = keep(now.alive, observation, now.observation)
+        state = jax.tree.map(functools.partial(_keep, now.alive), state, now.state)
+        observation = _keep(now.alive, observation, now.observation)
         terminated &= now.alive
-        record = Trajectory(
+        record = Batch(
             observation=now.record.observation.at[now.time + 1].set(observation),
             action=now.record.action.at[now.time].set(action),
             reward=now.record.reward.at[now.time].set(jnp.where(now.alive, reward, 0.0)),
@@ -208,13 +223,13 @@ def rollout(
 
     state = jax.vmap(world.initial)(initial_key)
     observation = jax.vmap(observe)(state, first_key)
-    blank = Trajectory(
+    blank = Batch(
         observation=jnp.zeros((limit + 1, *observation.shape)).at[0].set(observation),
         action=jnp.zeros((limit, lanes), jnp.int32),
         reward=jnp.zeros((limit, lanes)),
         terminated=jnp.zeros((limit, lanes), bool),
         valid=jnp.zeros((limit, lanes), bool),
     )
-    start = _Step(jnp.int32(0), state, observation, jnp.ones(lanes, bool), blank)
+    start = _Step(jnp.int32(0), state, observation, jnp.ones(lanes, bool) if active is None else active, blank)
     end = jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), end.record)

@@ -1,64 +1,138 @@
 """Learning curves, and the names of arrays in a checkpoint: what engines write and runs read. Imports no JAX."""
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from mean_actor_critic.spec.atari_experiment import AtariExperiment
+from mean_actor_critic.spec.experiment import SOLVED_EVERY, SOLVED_OVER, Experiment
+from mean_actor_critic.spec.learners import EPISODES
+from mean_actor_critic.trees import Array, Arrays, named
 
-STATE = "state/"  # prefix of the learner state's arrays in a checkpoint; the rest are curves
+STATE = "state/"  # prefix of the learner state's arrays in a checkpoint, [trials, …]
+REPLAY = STATE + "replay/"  # prefix of its ring's
 SNAPSHOTS = "snapshots/"  # prefix of networks as they were, with the episode: snapshots/50/policy/0/weight
-NETWORKS = ("policy/", "critic/", "normalizer/mean", "normalizer/variance")  # what an agent is made of
+NETWORKS = ("policy/", "critic/", "normalizer/mean", "normalizer/variance", "network/")  # what an agent is made of
 
 
 class Curves(NamedTuple):
-    """Learning curves so far."""
+    """Episodes of training so far. Where the budget is in steps, the number of columns grows with them."""
 
-    returns: np.ndarray[Any, Any]  # [trials, episodes], NaN where not played yet
-    lengths: np.ndarray[Any, Any]  # [trials, episodes] agent steps, 0 where not played yet
-
-    @property
-    def played(self) -> np.ndarray[Any, Any]:
-        """Episodes of each trial [trials]."""
-        return np.sum(self.lengths > 0, axis=1)
-
-    @property
-    def episodes_done(self) -> int:
-        """Episodes played so far, over all trials."""
-        return int(np.sum(self.lengths > 0))
-
-    @property
-    def finished(self) -> bool:
-        """Whether every trial has played all its episodes."""
-        return self.episodes_done == self.lengths.size
-
-
-class AtariCurves(NamedTuple):
-    """What the trials of a run have come to so far. Evaluations are at multiples of the interval, and at the end."""
-
-    scores: np.ndarray[Any, Any]  # float32 [trials, evaluations, games] raw; NaN where there is no game
-    unfinished: np.ndarray[Any, Any]  # int32 [trials, evaluations] games of these that were cut off by the steps
-    entropy: np.ndarray[Any, Any]  # float32 [trials, evaluations] mean of the policy's, in nats, over the states seen
-    training_score: np.ndarray[Any, Any]  # float32 [trials, evaluations] mean of the games that ended in training since
-    training_games: np.ndarray[Any, Any]  # int32 [trials, evaluations] how many
-    evaluated: np.ndarray[Any, Any]  # int32 [trials] evaluations so far
+    returns: Array  # float32 [trials, episodes] undiscounted; NaN where not played
+    lengths: Array  # int32 [trials, episodes] agent steps; 0 where not played
 
     @classmethod
-    def empty(cls, experiment: AtariExperiment) -> Self:
+    def empty(cls, trials: int, episodes: int) -> Self:
+        """Before the first episode."""
+        shape = (trials, episodes)
+        return cls(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32))
+
+    def with_columns(self, episodes: int) -> Self:
+        """The same with room for so many episodes: more, or none of those played fewer."""
+        blank = self.empty(len(self.returns), episodes)
+        columns = min(episodes, self.returns.shape[1])
+        for new, old in zip(blank, self, strict=True):
+            new[:, :columns] = old[:, :columns]
+        return blank
+
+    @property
+    def played(self) -> Array:
+        """Episodes of each trial [trials]."""
+        return np.asarray(np.sum(self.lengths > 0, axis=1))
+
+    @property
+    def steps(self) -> Array:
+        """Agent steps of each trial [trials]."""
+        return np.sum(self.lengths, axis=1, dtype=np.int64)
+
+
+class Evaluations(NamedTuple):
+    """What trials came to when they were evaluated: at multiples of the interval, and at the end of the budget.
+
+    On games there is more beside the scores.
+    """
+
+    scores: Array  # float32 [trials, evaluations, episodes] undiscounted returns; NaN where there is none
+    evaluated: Array  # int32 [trials] evaluations so far
+    unfinished: Array | None = None  # int32 [trials, evaluations] games of these that were cut off by the steps
+    entropy: Array | None = None  # float32 [trials, evaluations] mean of the policy's over the states seen, in nats
+    training_score: Array | None = None  # float32 [trials, evaluations] mean of the games that ended in training since
+    training_games: Array | None = None  # int32 [trials, evaluations] how many
+
+    @classmethod
+    def empty(cls, experiment: Experiment) -> Self:
         """Before the first evaluation."""
         shape = (experiment.trials, experiment.evaluations)
-        return cls(
-            np.full((*shape, experiment.most_games), np.nan, np.float32),
-            np.zeros(shape, np.int32),
-            np.full(shape, np.nan, np.float32),
-            np.full(shape, np.nan, np.float32),
-            np.zeros(shape, np.int32),
-            np.zeros(shape[0], np.int32),
-        )
+        scores = np.full((*shape, experiment.most_evaluation_episodes), np.nan, np.float32)
+        evaluated = np.zeros(shape[0], np.int32)
+        if not experiment.counts_updates:
+            return cls(scores, evaluated)
+        nothing, no_games = np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32)
+        return cls(scores, evaluated, no_games, nothing, nothing.copy(), no_games.copy())
+
+    @property
+    def means(self) -> Array:
+        """The mean score of each evaluation [trials, evaluations]; NaN for those to come."""
+        played = np.isfinite(self.scores)
+        total = np.where(played, self.scores, 0).sum(axis=-1, dtype=np.float64)
+        return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
+
+    def arrays(self) -> Arrays:
+        """By the names that they have in a checkpoint; none where there are no evaluations."""
+        return named(self) if self.scores.shape[1] else {}
+
+    def for_longer(self, before: Experiment, experiment: Experiment) -> Self:
+        """The same with room for the evaluations of a longer budget; one that was only due to the end is dropped."""
+        longer = self.empty(experiment)
+        pairs = zip(before.evaluation_moments(), experiment.evaluation_moments(), strict=False)
+        kept = sum(one == other for one, other in pairs)
+        evaluated = np.minimum(self.evaluated, kept)
+        for name, array in longer._asdict().items():
+            if array is not None and array.ndim > 1:
+                array[:, :kept] = getattr(self, name)[:, :kept]
+        longer.evaluated[:] = evaluated
+        return longer
 
 
-def mean_scores(curves: AtariCurves) -> np.ndarray[Any, Any]:
-    """The mean score of each evaluation [trials, evaluations]; NaN for those to come."""
-    played = np.isfinite(curves.scores)
-    total = np.where(played, curves.scores, 0).sum(axis=-1, dtype=np.float64)
-    return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
+def lengthened(before: Experiment, experiment: Experiment, arrays: Arrays) -> Arrays:
+    """The arrays of a checkpoint, as the same run has them with a longer budget."""
+    found = dict(arrays)
+    curves = [found[name] for name in Curves._fields if name in found]
+    if experiment.episodes is not None and [array.ndim for array in curves] == [2, 2]:
+        found |= Curves(*curves).with_columns(experiment.episodes)._asdict()
+    names = Evaluations.empty(before).arrays()
+    if names and set(names) <= set(found):
+        kept = Evaluations(**{name: found[name] for name in names})
+        found |= kept.for_longer(before, experiment).arrays()
+    return found
+
+
+class Ends(NamedTuple):
+    """Where each trial ends: by its budget, or earlier because it is solved."""
+
+    experiment: Experiment
+
+    def solved_at(self, curves: Curves, evaluations: Evaluations) -> Array:
+        """Episodes, or evaluations, after which each trial was as good as `until` asks for [trials]; 0: not yet."""
+        until, trials = self.experiment.until, self.experiment.trials
+        if until is None:
+            return np.zeros(trials, np.int64)
+        if self.experiment.evaluations:
+            return _first(evaluations.means >= until, np.arange(1, evaluations.means.shape[1] + 1))
+        played = curves.returns.shape[1]
+        looks = np.arange(SOLVED_OVER, played + 1, SOLVED_EVERY)
+        if not len(looks):
+            return np.zeros(trials, np.int64)
+        total = np.cumsum(np.asarray(curves.returns, np.float64), axis=1)  # NaN from the first episode not played on
+        before = np.concatenate([np.zeros((trials, 1)), total], axis=1)[:, looks - SOLVED_OVER]
+        return _first((total[:, looks - 1] - before) / SOLVED_OVER >= until, looks)
+
+    def trained(self, curves: Curves, evaluations: Evaluations) -> Array:
+        """Whether each trial has been trained as long as it should be [trials]."""
+        budget = self.experiment.budget
+        done = curves.played if budget.unit == EPISODES else curves.steps
+        return (done >= budget.amount) | (self.solved_at(curves, evaluations) > 0)
+
+
+def _first(reached: Array, moments: Array) -> Array:
+    """The moment of the first column that is true [trials]; 0 where none is."""
+    return np.where(reached.any(axis=1), moments[reached.argmax(axis=1)] if len(moments) else 0, 0)

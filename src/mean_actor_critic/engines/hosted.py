@@ -10,7 +10,7 @@ step. Policies act in blocks of fixed width, so that neither the number of worke
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,19 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from mean_actor_critic.engines.updates import Carried, update_among
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted.fleet import Fleet, WorkerLimits
-from mean_actor_critic.learning import episodic
-from mean_actor_critic.learning.networks import inverse_cdf
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import inverse_cdf, softmax
 from mean_actor_critic.learning.randomness import EpisodeKeys, action_draws, training_keys
-from mean_actor_critic.learning.types import Actor, EpisodeMetrics, LearnerState, Trajectory
-from mean_actor_critic.spec.experiment import Hyper, Setup
+from mean_actor_critic.learning.types import Batch, Metrics
+from mean_actor_critic.trees import Array as HostArray
 
 WIDEST_LESSON = 8  # trials that learn in one call: more wait longer for each other and gain little
 WIDEST_BLOCK = 32  # lanes that act in one call
-
-HostArray = np.ndarray[Any, Any]
 
 
 def choose_width(trials: int) -> int:
@@ -44,49 +43,50 @@ def choose_width(trials: int) -> int:
 class Lesson(NamedTuple):
     """What a call of the learning program gives back: for all trials, and [width] for those that learned."""
 
-    state: LearnerState
-    actor: Actor
+    carried: Carried
+    actor: Any
     draws: Float[Array, "width time"]  # for the next episode's actions
-    metrics: EpisodeMetrics
+    metrics: Metrics
     newly_diverged: Bool[Array, " width"]  # with this episode
 
 
 @functools.cache
-def acting_program(setup: Setup, greedy: bool) -> Callable[..., Array]:
+def acting_program(setup: Any, greedy: bool) -> Callable[..., Array]:
     """Compiled `(actor [lane], observation [lane, size], draw [lane]) -> action [lane]`."""
 
-    def act(actor: Actor, observation: Array, draw: Array) -> Array:
-        policy = jax.vmap(functools.partial(episodic.action_probabilities, setup))(actor, observation)
+    def act(actor: Any, observation: Array, draw: Array) -> Array:
+        policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, observation).logits)
         return (jnp.argmax(policy, axis=-1) if greedy else inverse_cdf(policy, draw)).astype(jnp.int32)
 
     return jax.jit(act)
 
 
 @functools.cache
-def learning_program(setup: Setup) -> Callable[..., Lesson]:
-    """Compiled `(seed [], trial [trials], hyper [trials], state [trials], which [width], trajectory [width])`.
+def learning_program(setup: Any, limit: int) -> Callable[..., Lesson]:
+    """Compiled `(seed [], trial [trials], hyper [trials], carried [trials], which [width], batch [width])`.
 
-    The trials at the places `which` learn; a place beyond the last is padding. The state given is consumed.
+    The trials at the places `which` learn; a place beyond the last is padding. What is given as carried is consumed.
+    `limit` is that of an episode, in agent steps.
     """
 
     def learn(
         seed: Int[Array, ""],
         trial: Int[Array, " trials"],
-        hyper: Hyper,
-        state: LearnerState,
+        hyper: Any,
+        carried: Carried,
         which: Int[Array, " width"],
-        trajectory: Trajectory,
+        batch: Batch,
     ) -> Lesson:
         keys_of = jax.vmap(functools.partial(training_keys, seed))
-        keys = keys_of(trial[which], state.episode[which])
-        state, learners, metrics = episodic.update_among(setup, hyper, state, which, trajectory, keys.minibatches)
-        next_keys = keys_of(trial[which], learners.episode)
+        keys = keys_of(trial[which], carried.learner.episode[which])
+        carried, learned, metrics = update_among(setup, hyper, carried, which, batch, keys.minibatches)
+        next_keys = keys_of(trial[which], learned.episode)
         return Lesson(
-            state=state,
-            actor=learners.actor,
-            draws=jax.vmap(lambda keys: action_draws(keys, setup.max_episode_steps))(next_keys),
+            carried=carried,
+            actor=learner_of(setup).actor(setup, learned),
+            draws=jax.vmap(lambda keys: action_draws(keys, limit))(next_keys),
             metrics=metrics,
-            newly_diverged=learners.diverged_at == learners.episode,
+            newly_diverged=learned.diverged_at == learned.episode,
         )
 
     return jax.jit(learn, donate_argnums=3)
@@ -104,7 +104,7 @@ def drawing_program(steps: int, keys_of: Callable[..., EpisodeKeys] = training_k
 
 
 @jax.jit
-def _replaced(stack: Actor, which: Array, rows: Actor) -> Actor:
+def _replaced(stack: Any, which: Array, rows: Any) -> Any:
     """A stack of actors with some replaced; places beyond the last are left out."""
     return jax.tree.map(lambda all_, some: all_.at[which].set(some, mode="drop"), stack, rows)
 
@@ -112,40 +112,44 @@ def _replaced(stack: Actor, which: Array, rows: Actor) -> Actor:
 # --- lanes at play ---------------------------------------------------------------------------------------------------
 
 
-class _Block:
+class _ActingBlock:
     """Lanes whose policies act in one call of fixed width; padded by repeating the last."""
 
-    def __init__(self, actors: Actor, lanes: HostArray, width: int) -> None:
+    def __init__(self, actors: Any, lanes: HostArray, width: int) -> None:
         self.lanes = len(lanes)
         self.place = {int(lane): i for i, lane in enumerate(lanes)}
         self.padded = np.append(lanes, np.repeat(lanes[-1:], width - len(lanes)))
         self.actors = jax.device_put(jax.tree.map(lambda x: x[self.padded], actors), jax.devices()[0])
 
 
-class Troupe:
+class Players:
     """Actors on lanes, each playing episodes in its own environment."""
 
     def __init__(
-        self, setup: Setup, environment: EnvironmentSpec, actors: Actor, limits: WorkerLimits, greedy: bool = False
+        self,
+        setup: Any,
+        limit: int,
+        environment: EnvironmentSpec,
+        actors: Any,
+        lanes: int,
+        limits: WorkerLimits,
+        greedy: bool = False,
     ) -> None:
-        """Lanes for stacked `actors` [lane]; nobody plays until `begin`."""
-        lanes = actors.policy[0].bias.shape[0]
+        """Lanes for stacked `actors` [lane]; nobody plays until `begin`. `limit` is that of an episode, in steps."""
         workers = limits.workers_for(lanes)
         self._lanes = [np.arange(lanes)[worker::workers] for worker in range(workers)]  # of each cohort
         self._width = min(WIDEST_BLOCK, -(-lanes // 4))  # depends on the number of lanes only
         self._blocks = [
-            [_Block(actors, cohort[i : i + self._width], self._width) for i in range(0, len(cohort), self._width)]
+            [_ActingBlock(actors, cohort[i : i + self._width], self._width) for i in range(0, len(cohort), self._width)]
             for cohort in self._lanes
         ]
         self._act = acting_program(setup, greedy)
-        self._draws = np.zeros((lanes, setup.max_episode_steps), np.float32)
+        self._draws = np.zeros((lanes, limit), np.float32)
         self._to_begin: dict[int, tuple[int, int, int]] = {}  # lane: trial, episode, seed; when its cohort's turn comes
-        self.fleet = Fleet(
-            environment.name, environment.build, environment.spaces, setup.max_episode_steps, self._lanes, limits
-        )
+        self.fleet = Fleet(environment.name, environment.build, environment.spaces, limit, self._lanes, limits)
         self.board = self.fleet.board
 
-    def replace(self, which: HostArray, actors: Actor) -> None:
+    def replace(self, which: HostArray, actors: Any) -> None:
         """Give the lanes `which` [n] other actors [n]; a lane beyond the last is left out."""
         for block in (block for blocks in self._blocks for block in blocks):
             place = np.array([block.place.get(int(lane), self._width) for lane in which])
@@ -162,11 +166,13 @@ class Troupe:
         """Whether any lane has something to do."""
         return bool(self._to_begin) or self.fleet.in_flight or bool(np.any(self.board.status == boards.RUNNING))
 
-    @property
-    def steps_on_board(self) -> int:
-        """Agent steps of the episodes that the board shows: those at play, and those ended of lanes not begun anew."""
+    def steps_on_board(self, without: Iterable[int] = ()) -> int:
+        """Agent steps of the episodes that the board shows, but for some lanes.
+
+        These are the episodes at play, and those ended of lanes that have not begun anew.
+        """
         shown = self.board.command != boards.RESET
-        shown[list(self._to_begin)] = False
+        shown[[*self._to_begin, *without]] = False
         return int(self.board.time[shown].sum())
 
     def turn(self) -> HostArray:
@@ -202,7 +208,7 @@ class Troupe:
         if beginners or running.any():
             self.fleet.send(cohort)
 
-    def _actions(self, block: _Block) -> HostArray:
+    def _actions(self, block: _ActingBlock) -> HostArray:
         lanes = block.padded
         now = self.board.time[lanes]
         draw = self._draws[lanes, np.minimum(now, self._draws.shape[1] - 1)]  # at the end of time nobody acts
@@ -215,13 +221,13 @@ class Troupe:
         board.command[lanes] = boards.IDLE
         return lanes[played & (board.status[lanes] > boards.RUNNING)]
 
-    def trajectories(self, lanes: HostArray) -> Trajectory:
+    def episodes(self, lanes: HostArray) -> Batch:
         """The ended episodes of lanes [n], as arrays of the host."""
         board: Any = self.board
         length = board.time[lanes][:, None]
         steps: Any = np.arange(board.reward.shape[1])
         terminated = board.status[lanes][:, None] == boards.TERMINATED
-        return Trajectory(
+        return Batch(
             observation=board.observation[lanes],
             action=board.action[lanes],
             reward=board.reward[lanes],

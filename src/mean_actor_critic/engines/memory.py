@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,11 +11,11 @@ import jax
 import numpy as np
 
 from mean_actor_critic import machine
-from mean_actor_critic.engines import compiled
-from mean_actor_critic.engines import vector_programs as atari_programs
+from mean_actor_critic.engines.updates import initial
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import OutOfMemoryError
-from mean_actor_critic.spec.atari_experiment import AnyExperiment, AtariExperiment
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.spec.experiment import Experiment
 
 # Copies of the learners' states in memory when they are most, measured. The hosted and Atari engines keep one, which
 # NumPy sees where it is; the compiled engine also gathers its states, first from devices, where they are several, and
@@ -30,7 +31,7 @@ class Need(NamedTuple):
     less: str  # what would make it less, in words
 
 
-def need(experiment: AnyExperiment, spaces: Spaces, snapshots: Sequence[int] = (), writes: bool = True) -> Need:
+def need(experiment: Experiment, spaces: Spaces, snapshots: Sequence[int] = (), writes: bool = True) -> Need:
     """The memory that a run takes for what it learns; programs and environments come on top.
 
     Args:
@@ -39,25 +40,22 @@ def need(experiment: AnyExperiment, spaces: Spaces, snapshots: Sequence[int] = (
         snapshots: moments from which networks are kept.
         writes: whether it writes checkpoints.
     """
-    if isinstance(experiment, AtariExperiment):
-        game: Any = jax.eval_shape(
-            atari_programs.initialiser(experiment.setup, spaces.actions), np.uint32(0), np.int32(0)
-        )
-        return Need(experiment.trials * _bytes_of(game) * (HELD["atari"] + WRITTEN * writes), "fewer trials")
-    setup = experiment.setup
-    initial = compiled.initialiser(setup, spaces.observation_size, spaces.actions)
-    state: Any = jax.eval_shape(initial, np.uint32(0), jax.ShapeDtypeStruct((experiment.trials,), np.int32))
+    shapes = spaces.whole_shapes if experiment.engine == "atari" else spaces.flat_shapes
+    one: Any = jax.eval_shape(functools.partial(initial, experiment.setup, shapes), jax.eval_shape(jax.random.key, 0))
+    state, ring = (experiment.trials * _bytes_of(part) for part in one)
     copies = HELD[experiment.engine] + WRITTEN * writes
-    if experiment.engine == "compiled" and min(experiment.trials, compiled.device_count()) > 1:
+    if experiment.engine == "compiled" and min(experiment.trials, len(jax.devices())) > 1:
         copies += 1
-    kept = len(snapshots) * _bytes_of((state.policy, state.critic)) * (1 + WRITTEN * writes)
+    actor = learner_of(experiment.setup).actor(experiment.setup, one.learner)
+    kept = len(snapshots) * experiment.trials * 2 * _bytes_of(actor) * (1 + WRITTEN * writes)
     ways = ["fewer trials"] if experiment.trials > 1 else []
-    ways.append(
-        "a smaller replay_capacity" if 2 * _bytes_of(state.replay) > _bytes_of(state) else "smaller hidden layers"
-    )
-    if kept > copies * _bytes_of(state):
+    if ring > state:
+        ways.append("a smaller replay_capacity")
+    elif hasattr(experiment.setup, "hidden"):
+        ways.append("smaller hidden layers")
+    if kept > copies * (state + ring):
         ways.append("fewer snapshots")
-    return Need(copies * _bytes_of(state) + kept, " or ".join(ways))
+    return Need(copies * (state + ring) + kept, " or ".join(ways) or "a smaller network")
 
 
 def _bytes_of(tree: Any) -> int:

@@ -5,17 +5,23 @@ from typing import Protocol
 
 from mean_actor_critic.engines import compiled, hosted
 from mean_actor_critic.engines.compiled_study import CompiledStudy
-from mean_actor_critic.engines.curves import Curves
+from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.engines.hosted_study import HostedStudy
+from mean_actor_critic.engines.vector_study import VectorStudy
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.learning.networks import Networks
 from mean_actor_critic.progress import Progress
-from mean_actor_critic.spec.experiment import Experiment, Setup
+from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.trees import Arrays
 
 
-class Advancing(Protocol):
+class Study(Protocol):
     """What the training loop needs of any study."""
+
+    curves: Curves
+    evaluations: Evaluations
+    newly_evaluated: list[int]  # trials that were evaluated in the last segment, by their places
 
     @property
     def finished(self) -> bool:
@@ -25,27 +31,31 @@ class Advancing(Protocol):
     def position(self) -> int:
         """How far it is, over all trials: what its checkpoints are numbered by."""
 
+    @property
+    def steps_taken(self) -> int:
+        """Agent steps of training so far, over all trials."""
+
     def advance(self) -> Progress:
         """Play and learn for about half a second."""
 
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
 
+    def networks(self, trial: int) -> Networks:
+        """What an agent of one trial, by its place, keeps, on the host."""
+
     def close(self) -> None:
         """End whatever processes there are."""
 
 
-class Study(Advancing, Protocol):
-    """A study of episodes, by whichever engine."""
-
-    curves: Curves
-
-
-def choose_width(setup: Setup, trials: int, engine: str) -> int:
-    """Trials that one compiled call works on (on each device, where there are several)."""
-    if engine == "hosted":
+def choose_width(experiment: Experiment, trials: int | None = None) -> int:
+    """Trials that one compiled call works on (on each device, where there are several), of so many in all."""
+    trials = experiment.trials if trials is None else trials
+    if experiment.engine == "atari":
+        return 1
+    if experiment.engine == "hosted":
         return hosted.choose_width(trials)
-    return compiled.choose_width(setup, trials, compiled.device_count())
+    return compiled.choose_width(experiment.setup, trials, compiled.device_count())
 
 
 def make_study(
@@ -55,8 +65,10 @@ def make_study(
     saved: Arrays | None,
     limits: WorkerLimits,
     snapshots: Sequence[int],
-) -> CompiledStudy | HostedStudy:
+) -> Study:
     """The study of a run, at its beginning or where the arrays of a checkpoint left off."""
+    if experiment.engine == "atari":
+        return VectorStudy(experiment, environment.build(), saved, limits.workers or 0)
     if experiment.engine == "hosted":
         return HostedStudy(experiment, environment, width, saved, limits, snapshots)
     return CompiledStudy(experiment, environment, width, saved, snapshots=snapshots)

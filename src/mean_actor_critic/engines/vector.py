@@ -24,12 +24,11 @@ from mean_actor_critic.engines.vector_programs import (
 )
 from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
-from mean_actor_critic.learning.networks import Activations, GameNetwork
-from mean_actor_critic.learning.rollout import GameLearnerState, Rollout
-from mean_actor_critic.spec.atari_experiment import AtariExperiment, AtariSetup
-
-HostArray = np.ndarray[Any, Any]
-
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.types import Acted, Batch, Context
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.rules import GameRules
+from mean_actor_critic.trees import Array as HostArray
 
 # --- a trial ---------------------------------------------------------------------------------------------------------
 
@@ -37,8 +36,8 @@ HostArray = np.ndarray[Any, Any]
 class Position(NamedTuple):
     """Where a trial is between two rollouts: all that a checkpoint holds of it."""
 
-    state: GameLearnerState
-    acting: GameNetwork | None  # that decided the actions under way, where it is not the learner's
+    state: Any  # the learner's
+    acting: Any  # the actor that decided the actions under way; None where it is the state's own
     emulators: dict[str, HostArray]
     screen: HostArray  # digest of the observation
 
@@ -47,7 +46,7 @@ class Trial:
     """One training: emulators, learner, and the actions under way between them."""
 
     def __init__(
-        self, experiment: AtariExperiment, place: int, game: Game, threads: int = 0, saved: Position | None = None
+        self, experiment: Experiment, place: int, game: Game, threads: int = 0, saved: Position | None = None
     ) -> None:
         """Start at the beginning, or where a position left off.
 
@@ -61,32 +60,37 @@ class Trial:
         Raises:
             DamagedFileError: the position's actions do not lead to its screen.
         """
-        setup = self._setup = experiment.setup
+        setup: Any = experiment.setup
+        rules: Any = experiment.rules
+        self._setup, self._environments = setup, rules.environments
+        self._learner = learner_of(setup)
         number = int(experiment.trial_numbers()[place])
         keys = (np.uint32(experiment.seed), np.int32(number))
-        self._draws = Draws(drawing_program(setup.environments), *keys)
+        self._draws = Draws(drawing_program(rules.environments), *keys)
         self._hyper = experiment.hyper_of(place)
-        self._updates = np.int32(experiment.updates)
-        self._forward, self._choose = forward_program(), choosing_program()
+        whole: Any = (np.int32(0), np.int32(experiment.updates))
+        self._context = Context(*whole)
+        self._forward, self._choose = forward_program(setup), choosing_program()
         self._learn = learning_program(setup)
         self._emulators = Emulators(
-            setup,
+            rules,
             game.rom,
-            setup.environments,
+            rules.environments,
             functools.partial(emulator_seed, experiment.seed, number),
             training=True,
             threads=threads,
         )
         if saved is None:
-            self.state = initialiser(setup, game.spaces.actions)(*keys)
-            self._acting = self.state.network
+            self.state = initialiser(setup, game.spaces.whole_shapes)(*keys)
+            self._acting = self._learner.actor(setup, self.state)
             observation = self._emulators.begin()
         else:
             self.state = jax.device_put(saved.state)
-            self._acting = self.state.network if saved.acting is None else jax.device_put(saved.acting)
+            own = self._learner.actor(setup, self.state)
+            self._acting = own if saved.acting is None else jax.device_put(saved.acting)
             observation = self._emulators.restore(saved.emulators, saved.screen)
         self.updates = int(self.state.update)
-        self._turns: list[tuple[HostArray, Activations, Turn, HostArray]] = []
+        self._turns: list[tuple[HostArray, Any, Turn, HostArray]] = []
         self._decide(observation)
 
     def _decide(self, observation: HostArray) -> None:
@@ -102,7 +106,7 @@ class Trial:
     def turn(self) -> HostArray:
         """One step of every environment, and an update if it was the last of a rollout; scores of games that ended."""
         turn = self._emulators.receive()
-        beyond = np.zeros(self._setup.environments, np.float32)
+        beyond = np.zeros(self._environments, np.float32)
         if self._setup.time_limit == "bootstrap" and turn.truncated.any():
             values = np.asarray(valuing_program(self._setup)(self._acting, turn.observation))
             beyond = np.where(turn.truncated, values, 0)
@@ -115,28 +119,33 @@ class Trial:
 
     def _update(self, turn: Turn) -> None:
         actions, outputs, turns, beyond = zip(*self._turns, strict=True)
-        steps: Any = {  # [time, environments], on the host
-            "action": np.stack(actions),
-            "reward": np.stack([turn.reward for turn in turns]),
-            "over": np.stack([turn.terminated | turn.truncated for turn in turns]),
-            "value_beyond": np.stack(beyond),
-            "valid": np.stack([turn.valid for turn in turns]),
-        }
-        rollout = Rollout(**steps)
         self._turns = []
         self.updates += 1
-        decided = None  # by the state's own network
+        decided = None  # by the state's own actor
         if self._setup.pipelined:
             decided = self._acting
-            self._acting = self.state.network
+            self._acting = self._learner.actor(self._setup, self.state)
             self._decide(turn.next_observation)
             after: Any = self._outputs
         else:
             after = turn.observation
-        self.state = self._learn(self._hyper, self.state, rollout, outputs, after, self._updates, decided)
+        steps: Any = {  # [time, environments], on the host
+            "action": np.stack(actions),
+            "reward": np.stack([turn.reward for turn in turns]),
+            "terminated": np.stack([turn.terminated for turn in turns]),
+            "truncated": np.stack([turn.truncated for turn in turns]),
+            "value_beyond": np.stack(beyond),
+            "valid": np.stack([turn.valid for turn in turns]),
+        }
+        batch = Batch(**steps, acted=Acted(outputs, after, decided))
+        self.state = self._learn(self._hyper, self.state, batch, self._context)
         if not self._setup.pipelined:
-            self._acting = self.state.network
+            self._acting = self._learner.actor(self._setup, self.state)
             self._decide(turn.next_observation)
+
+    def actor(self) -> Any:
+        """What plays, on the host."""
+        return on_host(self._learner.actor(self._setup, self.state))
 
     def position(self) -> Position:
         """Where the trial is; only between two rollouts."""
@@ -158,9 +167,9 @@ class Evaluation:
 
     def __init__(
         self,
-        setup: AtariSetup,
+        experiment: Experiment,
         emulators: Emulators,
-        network: GameNetwork,
+        actor: Any,
         seed: int,
         trial: int,
         number: int,
@@ -172,22 +181,23 @@ class Evaluation:
         """Begin an evaluation.
 
         Args:
-            setup: whose rules it follows.
+            experiment: whose rules it follows.
             emulators: those for evaluations, seeded by `evaluation_emulators`.
-            network: that plays.
+            actor: that plays.
             seed: of the run.
             trial: its number.
             number: of the evaluation, from 0.
-            games: instead of the setup's.
-            steps: of each environment after which no batch is begun, and of a batch, instead of the setup's.
+            games: instead of the experiment's.
+            steps: of each environment after which no batch is begun, and of a batch, instead of the rules'.
             greedy: take the most probable actions.
         """
-        self._emulators, self._network = emulators, jax.device_put(network)
+        self._emulators, self._actor = emulators, jax.device_put(actor)
+        rules: Any = experiment.rules
         keys = (np.uint32(seed), np.int32(trial), np.int32(number))
         self._draws = Draws(evaluation_drawing_program(emulators.environments), *keys)
-        self._games = setup.evaluation_games if games is None else games
-        self._steps = setup.evaluation_steps if steps is None else steps
-        self._forward, self._choose = forward_program(), choosing_program(greedy)
+        self._games = experiment.evaluation.evaluation_episodes if games is None else games
+        self._steps = rules.evaluation_steps if steps is None else steps
+        self._forward, self._choose = forward_program(experiment.setup), choosing_program(greedy)
         self.step = 0  # of each environment
         self._batch_step = 0
         self._entropy = 0.0  # summed over steps
@@ -200,7 +210,7 @@ class Evaluation:
 
     def turn(self) -> None:
         """One step of every environment."""
-        logits = self._forward(self._network, self._observation).logits
+        logits = self._forward(self._actor, self._observation).logits
         action, entropy = self._choose(logits, self._draws.of(self.step))
         self._emulators.send(np.asarray(action))
         turn = self._emulators.receive()
@@ -234,8 +244,8 @@ class Evaluation:
 
 
 def evaluation_emulators(
-    setup: AtariSetup, game: Game, environments: int, seed: int, trial: int, evaluation: int, threads: int = 0
+    rules: GameRules, game: Game, environments: int, seed: int, trial: int, evaluation: int, threads: int = 0
 ) -> Emulators:
     """Emulators for one evaluation: whole games."""
     seed_of = functools.partial(emulator_seed, seed, trial, evaluation=evaluation)
-    return Emulators(setup, game.rom, environments, seed_of, training=False, threads=threads)
+    return Emulators(rules, game.rom, environments, seed_of, training=False, threads=threads)

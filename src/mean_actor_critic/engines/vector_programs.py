@@ -13,47 +13,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mean_actor_critic.learning import kernels, native
-from mean_actor_critic.learning import rollout as shared_trunk
-from mean_actor_critic.learning.kernels import Trunk, log_softmax
-from mean_actor_critic.learning.networks import (
-    Activations,
-    GameNetwork,
-    game_outputs,
-    inverse_cdf,
-    softmax,
-    sum_over_actions,
-)
+from mean_actor_critic.learning.kernels import log_softmax
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import inverse_cdf, softmax, sum_over_actions
 from mean_actor_critic.learning.randomness import evaluation_draws, step_draws, weights_key
-from mean_actor_critic.learning.rollout import GameLearnerState, Rollout
-from mean_actor_critic.spec.atari_experiment import AtariHyper, AtariSetup
+from mean_actor_critic.learning.types import Batch, Context
+from mean_actor_critic.spec.learners import Shapes
+from mean_actor_critic.trees import Array as HostArray
 
-HostArray = np.ndarray[Any, Any]
 DRAWN = 64  # steps whose random numbers are drawn at once
 _AHEAD = np.arange(DRAWN, dtype=np.uint32)
 
 
 @functools.cache
-def initialiser(setup: AtariSetup, actions: int) -> Callable[..., GameLearnerState]:
-    """Compiled `(seed [], trial []) -> GameLearnerState`: a trial before its first step."""
-
-    def initial(seed: Array, trial: Array) -> GameLearnerState:
-        return shared_trunk.initial_state(setup, actions, weights_key(seed, trial))
-
-    return jax.jit(initial)
-
-
-def trunk() -> Trunk:
-    """How to convolve here."""
-    return native.NATIVE if native.compiler() else kernels.XLA
+def initialiser(setup: Any, shapes: Shapes) -> Callable[..., Any]:
+    """Compiled `(seed [], trial []) -> learner's state`: a trial before its first step."""
+    return jax.jit(lambda seed, trial: learner_of(setup).init(setup, shapes, weights_key(seed, trial)))
 
 
 @functools.cache
-def forward_program() -> Callable[..., Activations]:
-    """Compiled `(network, observation [n]) -> activations`, without the observation."""
+def forward_program(setup: Any) -> Callable[..., Any]:
+    """Compiled `(actor, observation [n]) -> outputs`, without the observation."""
 
-    def forward(network: GameNetwork, observation: Array) -> Activations:
-        return game_outputs(network, observation, trunk().forward)._replace(observation=None)
+    def forward(actor: Any, observation: Array) -> Any:
+        return learner_of(setup).act(setup, actor, observation)._replace(observation=None)
 
     return jax.jit(forward)
 
@@ -106,26 +89,22 @@ class Draws:
 
 
 @functools.cache
-def valuing_program(setup: AtariSetup) -> Callable[..., Array]:
-    """Compiled `(network, observation [n]) -> state values [n]`."""
-    return jax.jit(lambda net, seen: shared_trunk.state_values(setup, game_outputs(net, seen, trunk().forward)))
+def valuing_program(setup: Any) -> Callable[..., Array]:
+    """Compiled `(actor, observation [n]) -> state values [n]`."""
+    learner = learner_of(setup)
+    assert learner.value is not None
+    value = learner.value
+    return jax.jit(lambda actor, seen: value(setup, learner.act(setup, actor, seen)))
 
 
 @functools.cache
-def learning_program(setup: AtariSetup) -> Callable[..., GameLearnerState]:
-    """Compiled `(hyper, state, rollout, acted, after, updates, decided) -> GameLearnerState`.
+def learning_program(setup: Any) -> Callable[..., Any]:
+    """Compiled `(hyper, state, batch, context) -> learner's state`.
 
-    `after` is the observation after the rollout, from which it bootstraps; with `pipelined`, the forward pass from it.
-    The state given is consumed, except with `pipelined`, where its network is still acting.
+    The state given is consumed, except with `pipelined`, where its actor is still acting.
     """
 
-    def learn(
-        hyper: AtariHyper, state: GameLearnerState, rollout: Rollout, acted: tuple[Activations, ...],
-        after: Any, updates: Array, decided: GameNetwork | None,
-    ) -> GameLearnerState:  # fmt: skip
-        outputs = after if setup.pipelined else game_outputs(state.network, after, trunk().forward)
-        last_value = shared_trunk.state_values(setup, outputs)
-        back = trunk().backward
-        return shared_trunk.update(setup, hyper, state, rollout, acted, last_value, updates, back, decided)
+    def learn(hyper: Any, state: Any, batch: Batch, context: Context) -> Any:
+        return learner_of(setup).learn(setup, context, hyper, state, batch, None)[0]
 
     return jax.jit(learn, donate_argnums=() if setup.pipelined else 1)

@@ -7,28 +7,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from mean_actor_critic.engines import vector as atari
-from mean_actor_critic.engines.curves import AtariCurves, mean_scores
+from mean_actor_critic.engines import vector
+from mean_actor_critic.engines.curves import Curves, Ends, Evaluations
+from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.vector_programs import initialiser
 from mean_actor_critic.environments.atari import Game
 from mean_actor_critic.errors import DamagedFileError
-from mean_actor_critic.learning.rollout import GameLearnerState
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import Networks
 from mean_actor_critic.progress import Progress
-from mean_actor_critic.spec.atari_experiment import AtariExperiment
-from mean_actor_critic.trees import Arrays, named, require_arrays, restored
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.trees import Array, Arrays, named, require_arrays, restored
 
 SEGMENT_SECONDS = 0.5
 RECENT = 100  # training games of a trial that the progress line's score is about
 
 
-class AtariStudy:
-    """All trials of an experiment on a game, and their evaluations so far.
+class VectorStudy:
+    """All trials of an experiment on several environments that are stepped together, and their evaluations so far.
 
     Trials train in step and are evaluated one after the other. An evaluation depends on nothing but the weights and its
     number: a study that is resumed in the middle of one begins it again.
     """
 
-    def __init__(self, experiment: AtariExperiment, game: Game, saved: Arrays | None, threads: int = 0) -> None:
+    def __init__(self, experiment: Experiment, game: Game, saved: Arrays | None, threads: int = 0) -> None:
         """Start at the beginning, or where the arrays of a checkpoint left off.
 
         Args:
@@ -42,34 +44,40 @@ class AtariStudy:
         """
         self.experiment = experiment
         self._game, self._threads = game, threads
-        self.curves, self._interval, positions = _starting_point(experiment, game, saved)
+        # a run on a game keeps no curves of single episodes
+        self.curves = Curves.empty(experiment.trials, 0)
+        self.evaluations, self._interval, positions = _starting_point(experiment, game, saved)
         self.trials = [
-            atari.Trial(experiment, place, game, threads, position) for place, position in enumerate(positions)
+            vector.Trial(experiment, place, game, threads, position) for place, position in enumerate(positions)
         ]
-        self._evaluation: atari.Evaluation | None = None
+        self._evaluation: vector.Evaluation | None = None
         self.newly_evaluated: list[int] = []  # trials, in the last segment
         self._recent: list[collections.deque[float]] = [collections.deque(maxlen=RECENT) for _ in self.trials]
-        self._speed = _Speed()
 
     @property
     def finished(self) -> bool:
         """Whether every trial has had its last evaluation."""
-        return bool(np.all(self.curves.evaluated == self.experiment.evaluations))
+        return all(self._has_ended(place) for place in range(self.experiment.trials))
+
+    def _has_ended(self, place: int) -> bool:
+        """Whether a trial has had its last evaluation, or one that is as good as was asked for."""
+        if self.evaluations.evaluated[place] == self.experiment.evaluations:
+            return True
+        return bool(Ends(self.experiment).solved_at(self.curves, self.evaluations)[place])
 
     @property
-    def steps_done(self) -> int:
+    def steps_taken(self) -> int:
         """Agent steps so far, over all trials."""
-        return sum(trial.updates for trial in self.trials) * self.experiment.setup.steps_per_update
+        return sum(trial.updates for trial in self.trials) * self.experiment.steps_per_update
 
     @property
     def position(self) -> int:
         """Agent steps and evaluations so far, over all trials."""
-        return self.steps_done + int(self.curves.evaluated.sum())
+        return self.steps_taken + int(self.evaluations.evaluated.sum())
 
     def advance(self) -> Progress:
         """Train, or evaluate, for about half a second."""
         until = time.monotonic() + SEGMENT_SECONDS
-        before, started = self.steps_done, time.monotonic()
         self.newly_evaluated = []
         while not self.finished and time.monotonic() < until:
             place = self._due()
@@ -78,56 +86,65 @@ class AtariStudy:
             elif self._evaluate(place):
                 self.newly_evaluated.append(place)
                 break  # while the weights are those that were evaluated
-        if self.steps_done > before:
-            self._speed.note(self.steps_done - before, time.monotonic() - started)
-        total = self.experiment.updates * self.experiment.setup.steps_per_update * self.experiment.trials
-        return Progress(self.steps_done, total, self._recent_score(), self._diverged(), self._words())
+        total = self.experiment.updates * self.experiment.steps_per_update * self.experiment.trials
+        return Progress(
+            self.steps_taken, total, self._recent_score(), self._diverged(), self._words(), self.steps_taken
+        )
 
     def _due(self) -> int | None:
         """The first trial that an evaluation is due for."""
         for place, trial in enumerate(self.trials):
-            number = int(self.curves.evaluated[place])
-            if number < self.experiment.evaluations and trial.updates >= self.experiment.update_of_evaluation(number):
+            number = int(self.evaluations.evaluated[place])
+            if not self._has_ended(place) and trial.updates >= self.experiment.update_of_evaluation(number):
                 return place
         return None
 
     def _train(self) -> None:
-        """One rollout of every trial, taking turns."""
-        for _ in range(self.experiment.setup.rollout_steps):
-            for place, trial in enumerate(self.trials):
-                for score in trial.turn().tolist():
+        """One rollout of every trial that has not ended, taking turns."""
+        playing = [place for place in range(len(self.trials)) if not self._has_ended(place)]
+        for _ in range(self.experiment.steps_per_update // self.experiment.environments):
+            for place in playing:
+                for score in self.trials[place].turn().tolist():
                     self._interval[place] += (score, 1)
                     self._recent[place].append(score)
 
     def _evaluate(self, place: int) -> bool:
         """One step of an evaluation; whether it was the last."""
-        setup, number = self.experiment.setup, int(self.curves.evaluated[place])
+        experiment, number = self.experiment, int(self.evaluations.evaluated[place])
+        rules: Any = experiment.rules
         if self._evaluation is None:
-            trial = int(self.experiment.trial_numbers()[place])
-            emulators = atari.evaluation_emulators(
-                setup, self._game, setup.evaluation_environments, self.experiment.seed, trial, number, self._threads
+            trial = int(experiment.trial_numbers()[place])
+            emulators = vector.evaluation_emulators(
+                rules, self._game, rules.evaluation_environments, experiment.seed, trial, number, self._threads
             )
-            network = self.trials[place].state.network
-            self._evaluation = atari.Evaluation(setup, emulators, network, self.experiment.seed, trial, number)
+            actor = self.trials[place].actor()
+            self._evaluation = vector.Evaluation(experiment, emulators, actor, experiment.seed, trial, number)
         self._evaluation.turn()
         if not self._evaluation.finished:
             return False
-        scores = self._evaluation.scores
-        self.curves.scores[place, number, : len(scores)] = scores
-        self.curves.unfinished[place, number] = self._evaluation.unfinished
-        self.curves.entropy[place, number] = self._evaluation.entropy
-        total, games = self._interval[place]
-        self.curves.training_score[place, number] = total / games if games else np.nan
-        self.curves.training_games[place, number] = games
-        self._interval[place] = 0
-        self.curves.evaluated[place] += 1
+        scores, (total, games) = self._evaluation.scores, self._interval[place]
+        self.evaluations.scores[place, number, : len(scores)] = scores
+        found = {
+            "unfinished": self._evaluation.unfinished,
+            "entropy": self._evaluation.entropy,
+            "training_score": total / games if games else np.nan,
+            "training_games": games,
+        }
+        for name, value in found.items():
+            getattr(self.evaluations, name)[place, number] = value
+        # a longer run would not be evaluated where only the budget's end asked for it, and would go on counting
+        if experiment.update_of_evaluation(number) * experiment.steps_per_update >= _end_of_interval(
+            experiment, number
+        ):
+            self._interval[place] = 0
+        self.evaluations.evaluated[place] += 1
         self._evaluation = None
         return True
 
-    def score_of(self, place: int) -> float:
+    def _score_of(self, place: int) -> float:
         """The mean score of a trial's last evaluation; NaN before the first."""
-        number = int(self.curves.evaluated[place]) - 1
-        return float(mean_scores(self.curves)[place, number]) if number >= 0 else np.nan
+        number = int(self.evaluations.evaluated[place]) - 1
+        return float(self.evaluations.means[place, number]) if number >= 0 else np.nan
 
     def _recent_score(self) -> float:
         scores = [score for recent in self._recent for score in recent]
@@ -137,8 +154,8 @@ class AtariStudy:
         return sum(int(trial.state.diverged_at) > 0 for trial in self.trials)
 
     def _words(self) -> str:
-        words = [f"{self._speed.per_second:.0f} steps/s"] if self._speed.per_second else []
-        scores = [self.score_of(place) for place in range(len(self.trials))]
+        words = []
+        scores = [self._score_of(place) for place in range(len(self.trials))]
         if not np.isnan(scores).any():
             words.append(f"evaluated {np.mean(scores):.1f}")
         if self._evaluation is not None:
@@ -147,7 +164,7 @@ class AtariStudy:
 
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
-        found: Arrays = {name: array.copy() for name, array in self.curves._asdict().items()}
+        found: Arrays = {name: array.copy() for name, array in self.evaluations.arrays().items()}
         found["interval"] = self._interval.copy()
         for place, trial in enumerate(self.trials):
             position = trial.position()
@@ -159,38 +176,37 @@ class AtariStudy:
             found[f"{prefix}screen"] = position.screen
         return found
 
+    def networks(self, trial: int) -> Networks:
+        """What an agent of one trial, by its place, keeps, on the host."""
+        return on_host(learner_of(self.experiment.setup).keep(self.trials[trial].state))
+
     def close(self) -> None:
         """Nothing to end: emulators go with their study."""
 
 
-class _Speed:
-    """Steps per second, an average that forgets."""
-
-    def __init__(self) -> None:
-        self.per_second = 0.0
-
-    def note(self, steps: int, seconds: float) -> None:
-        now = steps / max(seconds, 1e-9)
-        self.per_second = 0.9 * self.per_second + 0.1 * now if self.per_second else now
+def _end_of_interval(experiment: Experiment, evaluation: int) -> int:
+    """Agent steps at which an evaluation would take place if the budget had no end."""
+    return (evaluation + 1) * experiment.evaluation.evaluation_interval
 
 
 def _starting_point(
-    experiment: AtariExperiment, game: Game, saved: Arrays | None
-) -> tuple[AtariCurves, np.ndarray[Any, Any], list[atari.Position | None]]:
-    """Curves, the sum and number of training games of each trial since its last evaluation, and positions."""
-    curves = AtariCurves.empty(experiment)
+    experiment: Experiment, game: Game, saved: Arrays | None
+) -> tuple[Evaluations, Array, list[vector.Position | None]]:
+    """Evaluations, the sum and number of training games of each trial since its last one, and positions."""
+    evaluations = Evaluations.empty(experiment)
     interval = np.zeros((experiment.trials, 2), np.float64)
     if saved is None:
-        return curves, interval, [None] * experiment.trials
-    setup = experiment.setup
-    template: Any = jax.eval_shape(initialiser(setup, game.spaces.actions), np.uint32(0), np.int32(0))
-    expected: dict[str, Any] = {**curves._asdict(), "interval": interval}
+        return evaluations, interval, [None] * experiment.trials
+    setup: Any = experiment.setup
+    initial = initialiser(setup, game.spaces.whole_shapes)
+    template: Any = jax.eval_shape(initial, np.uint32(0), np.int32(0))
+    expected: dict[str, Any] = {**evaluations.arrays(), "interval": interval}
     for place in range(experiment.trials):
         prefix = f"trial/{place}/"
         expected |= named(template, f"{prefix}state/")
         if setup.pipelined:
             expected |= named(template.network, f"{prefix}acting/")
-        counts = jax.ShapeDtypeStruct((setup.environments,), np.int32)
+        counts = jax.ShapeDtypeStruct((experiment.environments,), np.int32)
         actions = saved.get(f"{prefix}emulators/actions", np.zeros(0, np.uint8))
         expected |= {
             f"{prefix}emulators/seeded": counts,
@@ -199,17 +215,17 @@ def _starting_point(
             f"{prefix}screen": jax.ShapeDtypeStruct((32,), np.uint8),
         }
     require_arrays(saved, expected)
-    curves = AtariCurves(*(saved[name].copy() for name in AtariCurves._fields))
+    evaluations = Evaluations(**{name: saved[name].copy() for name in evaluations.arrays()})
     positions = [_position(template, f"trial/{place}/", setup.pipelined, saved) for place in range(experiment.trials)]
     for place, position in enumerate(positions):
-        evaluated = int(curves.evaluated[place])
+        evaluated = int(evaluations.evaluated[place])
         if not 0 <= evaluated <= experiment.evaluations or not 0 <= int(position.state.update) <= experiment.updates:
             raise DamagedFileError("checkpoint: its curves do not fit its manifest")
-    return curves, saved["interval"].copy(), list(positions)
+    return evaluations, saved["interval"].copy(), list(positions)
 
 
-def _position(template: GameLearnerState, prefix: str, pipelined: bool, saved: Arrays) -> atari.Position:
-    return atari.Position(
+def _position(template: Any, prefix: str, pipelined: bool, saved: Arrays) -> vector.Position:
+    return vector.Position(
         restored(template, saved, f"{prefix}state/"),
         restored(template.network, saved, f"{prefix}acting/") if pipelined else None,
         {name: saved[f"{prefix}emulators/{name}"] for name in ("seeded", "length", "actions")},

@@ -20,7 +20,7 @@ import numpy as np
 
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
-from mean_actor_critic.spec.atari_experiment import GAME, AtariSetup
+from mean_actor_critic.spec.rules import GAME, GameRules
 
 LONGEST_JOURNAL = 5000  # steps of an environment after which its next game begins with a seed of its own
 FRAMES_PER_SECOND = 60
@@ -58,28 +58,29 @@ def games() -> dict[str, str]:
     return {name: spec.kwargs["game"] for name, spec in gymnasium.registry.items() if name.startswith(GAME)}
 
 
-def find_game(setup: AtariSetup, said: Any = None) -> Game:
-    """The game that a setup names, as its settings show it.
+def find_game(name: str, rules: GameRules, said: Any = None) -> Game:
+    """The game of that name, as rules show it.
 
     Args:
-        setup: of an experiment.
-        said: the environment that the user says it is on, if any.
+        name: such as "ALE/Pong-v5".
+        rules: how it is played and shown.
+        said: the environment that the user says it is, if any.
 
     Raises:
         InputError: there is no such game, or it is not the one that the user says.
         MacError: ALE is not installed.
     """
-    if said is not None and said != setup.environment:
-        raise InputError("environment", said, f"{setup.environment}, which this was trained on")
+    if said is not None and said != name:
+        raise InputError("environment", said, f"{name}, which this was trained on")
     known = games()
-    if setup.environment not in known:
-        names = {_stem(name): name for name in known}
-        close = difflib.get_close_matches(_stem(setup.environment), list(names), n=1)
+    if name not in known:
+        names = {_stem(one): one for one in known}
+        close = difflib.get_close_matches(_stem(name), list(names), n=1)
         guess = f" (did you mean {names[close[0]]}?)" if close else ""
-        raise InputError("environment", setup.environment, f"one of ALE's {len(known)} games, {GAME}…-v5{guess}")
-    rom = known[setup.environment]
-    emulator = _vector(setup, rom, environments=1, threads=1)
-    return Game(setup.environment, rom, Spaces(emulator.single_observation_space, emulator.single_action_space))
+        raise InputError("environment", name, f"one of ALE's {len(known)} games, {GAME}…-v5{guess}")
+    rom = known[name]
+    emulator = _vector(rules, rom, environments=1, threads=1)
+    return Game(name, rom, Spaces(emulator.single_observation_space, emulator.single_action_space))
 
 
 def _stem(name: str) -> str:
@@ -87,22 +88,22 @@ def _stem(name: str) -> str:
     return name.removeprefix(GAME).partition("-")[0].lower()
 
 
-def _vector(setup: AtariSetup, rom: str, environments: int, threads: int, **screen: Any) -> Any:
+def _vector(rules: GameRules, rom: str, environments: int, threads: int, **screen: Any) -> Any:
     from ale_py.vector_env import AtariVectorEnv
 
-    stack, height, width = setup.observation_shape[:3]
-    usual = {"img_height": height, "img_width": width, "stack_num": stack, "grayscale": setup.grey}
+    stack, height, width = rules.observation_shape[:3]
+    usual = {"img_height": height, "img_width": width, "stack_num": stack, "grayscale": rules.grey}
     return AtariVectorEnv(
         rom,
         environments,
         num_threads=threads,
-        max_num_frames_per_episode=setup.max_episode_frames,
-        repeat_action_probability=setup.sticky_actions,
-        full_action_space=setup.all_actions,
-        frameskip=setup.frame_skip,
-        maxpool=setup.max_pool,
-        noop_max=setup.noop_max,
-        use_fire_reset=setup.fire_reset,
+        max_num_frames_per_episode=rules.max_episode_frames,
+        repeat_action_probability=rules.sticky_actions,
+        full_action_space=rules.all_actions,
+        frameskip=rules.frame_skip,
+        maxpool=rules.max_pool,
+        noop_max=rules.noop_max,
+        use_fire_reset=rules.fire_reset,
         reward_clipping=False,
         episodic_life=False,
         **(usual | screen),
@@ -129,23 +130,23 @@ class Emulators:
     """
 
     def __init__(
-        self, setup: AtariSetup, rom: str, environments: int, seed_of: SeedOf, training: bool, threads: int = 0
+        self, rules: GameRules, rom: str, environments: int, seed_of: SeedOf, training: bool, threads: int = 0
     ) -> None:
         """Make the emulators.
 
         Args:
-            setup: how they are to be shown.
+            rules: how they are to be shown.
             rom: the game, as ALE calls it.
             environments: how many.
             seed_of: the seeds of each environment.
-            training: whether a lost life ends an episode, if the setup says so.
+            training: whether a lost life ends an episode, if the rules say so.
             threads: that step them; 0 for one a core. Their number changes nothing.
         """
-        self._vector = _vector(setup, rom, environments, threads)
+        self._vector = _vector(rules, rom, environments, threads)
         self._seed_of = seed_of
-        self._episodic_life = training and setup.episodic_life
+        self._episodic_life = training and rules.episodic_life
         names = [action.name for action in self._vector.ale.get_action_set()]
-        fires = setup.fire_reset and (self._episodic_life if training else setup.evaluation_fire)
+        fires = rules.fire_reset and (self._episodic_life if training else rules.evaluation_fire)
         self._fire = names.index("FIRE") if fires and "FIRE" in names else None  # for a new life
         self._seeded = np.zeros(environments, np.int32)  # how often
         self._journal = np.zeros((environments, LONGEST_JOURNAL), np.uint8)  # actions since the last seed
@@ -278,20 +279,20 @@ def digest_of(observation: Array) -> Array:
     return np.frombuffer(hashlib.sha256(np.ascontiguousarray(observation).data).digest(), np.uint8)
 
 
-def make_game(setup: AtariSetup, rom: str, render_mode: str = "rgb_array") -> "gymnasium.Env[Any, Any]":
+def make_game(rules: GameRules, rom: str, render_mode: str = "rgb_array") -> "gymnasium.Env[Any, Any]":
     """One environment of a game as evaluations play it, whole games and raw scores, which can be watched."""
-    return _Game(setup, rom, render_mode)
+    return _Game(rules, rom, render_mode)
 
 
 class _Game(gymnasium.Env[Any, Any]):
     """A game, and beside it the same game in colour: with the same seed and actions, emulators show the same."""
 
-    def __init__(self, setup: AtariSetup, rom: str, render_mode: str) -> None:
+    def __init__(self, rules: GameRules, rom: str, render_mode: str) -> None:
         self.render_mode = render_mode
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND / setup.frame_skip}
-        self._played = _vector(setup, rom, environments=1, threads=1)
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND / rules.frame_skip}
+        self._played = _vector(rules, rom, environments=1, threads=1)
         self._seen = _vector(
-            setup, rom, environments=1, threads=1, img_height=210, img_width=160, stack_num=1, grayscale=False
+            rules, rom, environments=1, threads=1, img_height=210, img_width=160, stack_num=1, grayscale=False
         )
         self.observation_space = self._played.single_observation_space
         self.action_space = self._played.single_action_space

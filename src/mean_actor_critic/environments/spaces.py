@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.spec.learners import Shapes
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
@@ -43,6 +44,16 @@ class Spaces(NamedTuple):
     def first_action(self) -> int:
         """What the environment calls action 0."""
         return int(self.action.start)
+
+    @property
+    def flat_shapes(self) -> Shapes:
+        """What an agent sees that is shown flattened observations, and can do."""
+        return Shapes((self.observation_size,), self.actions)
+
+    @property
+    def whole_shapes(self) -> Shapes:
+        """What an agent sees that is shown observations as they are, and can do."""
+        return Shapes(tuple(self.observation.shape or ()), self.actions)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `spaces_from_json` is the inverse, up to the bounds of Boxes."""

@@ -8,7 +8,7 @@ from scipy.stats import binomtest, spearmanr
 
 from mean_actor_critic.gradients.survey import Survey
 from mean_actor_critic.gradients.theory import EPISODE, TAIL, UPDATE, Claim, Moment, Number, Row, Trial
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 ROUNDING = 1e-12  # what float64 may leave of nothing
 MOSTLY = 0.95  # of the problems, for a tendency to count as one

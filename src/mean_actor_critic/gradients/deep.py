@@ -33,7 +33,7 @@ from mean_actor_critic.gradients.parts import HostArray, Sums, episode_sums, ind
 from mean_actor_critic.gradients.theory import EPISODE, QUANTILES, RATIOS, TAIL, UPDATE, Moment, Number, Row
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.collect import Pool
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 RESAMPLES = 1000
 BY_RETURNS = tuple(name for name in COMPARED if "critic" not in ALGORITHMS[name].parts)

@@ -23,10 +23,10 @@ from jaxtyping import Array, Float
 
 from mean_actor_critic.learning.estimators import ESTIMATORS, policy_loss
 from mean_actor_critic.learning.types import Evidence
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec import paper
 
 COMPARED = {
-    name: ESTIMATORS[name] for name in ALGORITHMS
+    name: ESTIMATORS[name] for name in paper.COMPARED
 }  # those of one learner and critic; the game's A2C has another
 
 

@@ -15,8 +15,11 @@ from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.collect import collect
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.atari_experiment import of_episodes
-from mean_actor_critic.spec.experiment import ALGORITHMS, SEEDS, require_whole
+from mean_actor_critic.spec import paper
+from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.experiment import SEEDS
+from mean_actor_critic.spec.learners import EpisodicSetup
 
 BATCHES = ("1", "16", EPISODE)
 REPLICATES = (100, 100_000)
@@ -47,13 +50,15 @@ def frozen_agents(player: Run | Agent, trial: int = 0) -> list[tuple[int, Agent]
     Raises:
         InputError: it has no critic, no checkpoint, or diverged.
     """
-    experiment = of_episodes(player.experiment)
-    if not experiment.setup.has_critic:
-        with_critic = ", ".join(name for name, algorithm in ALGORITHMS.items() if "critic" in algorithm.parts)
+    experiment, setup = player.experiment, player.experiment.setup
+    if not isinstance(setup, EpisodicSetup):
+        raise InputError("RUN|AGENT", experiment.environment, "one that learned by episodes, not on an Atari game")
+    if not setup.has_critic:
+        with_critic = ", ".join(name for name in paper.COMPARED if CRITIC in ALGORITHMS[name].parts)
         allowed = f"a run or agent of an algorithm with a critic: {with_critic}"
-        raise InputError("RUN|AGENT", experiment.setup.algorithm, allowed)
+        raise InputError("RUN|AGENT", experiment.algorithm, allowed)
     if isinstance(player, Agent):
-        return [(experiment.episodes, player)]
+        return [(experiment.episodes or 0, player)]
     trial = require_whole("trial", trial, 0, experiment.trials - 1)
     diverged = int(player.diverged_at[trial])
     if diverged:
@@ -97,7 +102,7 @@ def measure_trial(
     seed = require_whole("seed", seed, *SEEDS)
     limits = WorkerLimits(workers, step_seconds).checked()
     agents = frozen_agents(player, trial)
-    experiment, spaces = of_episodes(player.experiment), agents[0][1].spaces
+    experiment, spaces = player.experiment, agents[0][1].spaces
     parameters = sum(x.size for x in jax.tree.leaves(agents[0][1].policy))
     if parameters > MOST_PARAMETERS:
         raise InputError("policy", f"{parameters} parameters", f"up to {MOST_PARAMETERS}")
@@ -110,8 +115,8 @@ def measure_trial(
         if on_progress:
             on_progress(Progress(place, len(agents), float(pool.scores.mean()), diverged=0))
     return Trial(
-        environment=experiment.setup.environment,
-        algorithm=experiment.setup.algorithm,
+        environment=experiment.environment,
+        algorithm=experiment.algorithm,
         trial=agents[0][1].trial,
         actions=spaces.actions,
         parameters=parameters,

@@ -12,11 +12,10 @@ from jaxtyping import Array, Float, Int
 from mean_actor_critic.gradients.exact import COMPARED
 from mean_actor_critic.learning.estimators import policy_loss
 from mean_actor_critic.learning.kernels import log_softmax
-from mean_actor_critic.learning.networks import Network, mlp, normalize, sum_over_actions
+from mean_actor_critic.learning.networks import Layers, mlp, normalize, sum_over_actions
 from mean_actor_critic.learning.types import Evidence
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.collect import Pool
-from mean_actor_critic.spec.atari_experiment import of_episodes
 
 NUMBERS_AT_ONCE = 2**21  # of the scores [step, action, parameter] that are in memory
 MOST_ROWS = 1024  # steps that are worked on together
@@ -27,8 +26,8 @@ HostArray = np.ndarray[Any, Any]
 class Frozen(NamedTuple):
     """A policy and its critic, in float64."""
 
-    policy: Network
-    critic: Network
+    policy: Layers
+    critic: Layers
     baseline: Float[Array, ""]  # for advantage REINFORCE: the expected return, where its running average tends to
 
 
@@ -64,7 +63,7 @@ def freeze(agent: Agent, pool: Pool) -> tuple[Frozen, Steps]:
     if networks.normalizer:
         seen = normalize(seen, *networks.normalizer)
     returns = np.asarray(pool.returns, np.float64)
-    q = mlp(networks.critic, seen, of_episodes(agent.experiment).setup.activation)
+    q = mlp(networks.critic, seen, _activation(agent))
     beyond = returns - np.take_along_axis(q, pool.action[:, None].astype(np.intp), axis=1)[:, 0]
     steps: Any = (seen, pool.action, returns, beyond - _of_others(beyond, pool))
     baseline: Any = np.mean(pool.first_returns, dtype=np.float64)
@@ -149,9 +148,7 @@ def episode_sums(agent: Agent, pool: Pool) -> Sums:
             block = jax.tree.map(lambda x, some=some: x[some], steps)
             here, counts = pool.episode[some], np.arange(first, first + rows) < count
             begin, end = here[0], here[-1] + 1
-            sums = _sums_of_rows(
-                of_episodes(agent.experiment).setup.activation, frozen, block, here - begin, rows, counts
-            )
+            sums = _sums_of_rows(_activation(agent), frozen, block, here - begin, rows, counts)
             for name, found in sums._asdict().items():
                 episode_axis = 1 if name in ("parts", "squares", "actions") else 0
                 place = (slice(None),) * episode_axis
@@ -164,7 +161,7 @@ def _gradients(activation: str, frozen: Frozen, steps: Steps) -> Float[Array, "e
     """The estimate of each batch of steps [replicate, row], by the loss that training follows."""
 
     def estimate(name: str, steps: Steps) -> Array:
-        def loss(policy: Network) -> Array:
+        def loss(policy: Layers) -> Array:
             log_policy = log_softmax(mlp(policy, steps.observation, activation))
             weights = COMPARED[name](_evidence(activation, frozen, steps, log_policy))
             rows = steps.action.shape[0]
@@ -187,5 +184,11 @@ def independent_estimates(
         for first in range(0, replicates, together):
             which = drawn[np.minimum(np.arange(first, first + together), replicates - 1)]
             some = jax.tree.map(lambda x, which=which: x[which], steps)
-            found.append(np.asarray(_gradients(of_episodes(agent.experiment).setup.activation, frozen, some)))
+            found.append(np.asarray(_gradients(_activation(agent), frozen, some)))
     return np.concatenate(found, axis=1)[:, :replicates]
+
+
+def _activation(agent: Agent) -> str:
+    """That of the agent's hidden layers."""
+    setup: Any = agent.experiment.setup
+    return str(setup.activation)

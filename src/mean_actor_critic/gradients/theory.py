@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.runs import store
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 THEORY_FORMAT = "mean_actor_critic theory 2"
 THEORY = "theory.json"

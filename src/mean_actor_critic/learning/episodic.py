@@ -1,31 +1,36 @@
 """The paper's classic-control learner: after each episode, some critic steps on replayed data, then one policy step."""
 
 import functools
+import itertools
+import math
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.learning import replay as ring
-from mean_actor_critic.learning.estimators import ESTIMATORS, policy_loss
+from mean_actor_critic.learning.estimators import estimator_of, policy_loss
 from mean_actor_critic.learning.kernels import dense, log_softmax
-from mean_actor_critic.learning.networks import Network, initial_mlp, mlp, normalize, softmax, sum_over_actions
-from mean_actor_critic.learning.optimizers import directions
-from mean_actor_critic.learning.targets import CRITIC_TARGETS, discounted_returns
-from mean_actor_critic.learning.types import (
-    Actor,
-    EpisodeMetrics,
-    Evidence,
-    LearnerState,
-    Normalizer,
-    RunningAverage,
-    Trajectory,
+from mean_actor_critic.learning.networks import (
+    Layers,
+    Networks,
+    Scale,
+    network_of,
+    normalize,
+    softmax,
+    sum_over_actions,
 )
-from mean_actor_critic.spec.experiment import Hyper, Setup
+from mean_actor_critic.learning.optimizers import directions
+from mean_actor_critic.learning.replay import Transitions
+from mean_actor_critic.learning.targets import CRITIC_TARGETS, discounted_returns
+from mean_actor_critic.learning.types import Batch, Context, Evidence, Learner, Memory, Metrics
+from mean_actor_critic.spec.learners import EpisodicHyper as Hyper
+from mean_actor_critic.spec.learners import EpisodicSetup as Setup
+from mean_actor_critic.spec.learners import Shapes
 
 # Weights beyond these count as diverged along with non-finite ones. There a softmax is saturated in float32: its
 # gradient is exactly zero, nothing would ever become infinite, and the trial would pass for a slow learner.
@@ -36,31 +41,87 @@ POLICY_ROWS = 64  # states of an episode that the policy step takes at a time
 TARGET_ROWS = 320  # rows whose targets are computed together: enough to pay, few enough to stay in the cache
 
 
-def initial_state(setup: Setup, observation_size: int, actions: int, key: Array) -> LearnerState:
+class Normalizer(NamedTuple):
+    """Mean and variance of all observations so far."""
+
+    mean: Float[Array, " observation"]
+    variance: Float[Array, " observation"]
+    observations: Float[Array, ""]  # how many
+
+
+class RunningAverage(NamedTuple):
+    """Exponential average of episode returns, kept as sum and weight so that young averages are unbiased."""
+
+    total: Float[Array, ""]
+    weight: Float[Array, ""]
+
+
+class Actor(NamedTuple):
+    """What decides on actions."""
+
+    policy: Layers
+    normalizer: Normalizer | tuple[()]  # () unless observations are normalised
+
+
+class State(NamedTuple):
+    """Everything that a trial carries from one episode to the next, but for the ring of transitions."""
+
+    policy: Layers
+    critic: Layers
+    policy_optimizer: Any
+    critic_optimizer: Any
+    average_return: RunningAverage
+    normalizer: Normalizer | tuple[()]
+    episode: Int[Array, ""]  # episodes played
+    diverged_at: Int[Array, ""]  # the episode (from 1) whose update was not finite; 0: none
+
+
+class Outputs(NamedTuple):
+    """What acting computes."""
+
+    logits: Float[Array, "*n action"]
+
+
+def init(setup: Setup, shapes: Shapes, key: Array) -> State:
     """A trial before its first episode."""
     policy_key, critic_key = jax.random.split(key)
-    sizes = (observation_size, *setup.hidden, actions)
-    policy = initial_mlp(policy_key, sizes)
-    critic = initial_mlp(critic_key, sizes) if setup.has_critic else ()
+    network = network_of(setup)
+    layers = network.shapes(*shapes)
+    policy = network.init(policy_key, layers)
+    critic = network.init(critic_key, layers) if setup.has_critic else ()
     optimizer = directions(setup.optimizer)
-    return LearnerState(
+    return State(
         policy=policy,
         critic=critic,
         policy_optimizer=optimizer.init(policy),
         critic_optimizer=optimizer.init(critic),
-        replay=ring.empty(setup.replay_capacity if setup.has_critic else 0, observation_size),
         average_return=RunningAverage(jnp.float32(0), jnp.float32(0)),
-        normalizer=_initial_normalizer(observation_size) if setup.normalize_observations else (),
+        normalizer=_initial_normalizer(math.prod(shapes.observation)) if setup.normalize_observations else (),
         episode=jnp.int32(0),
         diverged_at=jnp.int32(0),
     )
 
 
-def action_probabilities(
-    setup: Setup, actor: Actor, observation: Float[Array, " observation"]
-) -> Float[Array, " action"]:
-    """The policy in one state."""
-    return softmax(mlp(actor.policy, _seen(actor.normalizer, observation), setup.activation))
+def actor(setup: Setup, state: State) -> Actor:  # noqa: ARG001
+    """The part of a state that plays."""
+    return Actor(state.policy, state.normalizer)
+
+
+def keep(state: State) -> Networks:
+    """What an agent keeps of a state."""
+    scale = Scale(state.normalizer.mean, state.normalizer.variance) if state.normalizer else ()
+    return Networks(state.policy, state.critic, scale)
+
+
+def player(networks: Networks) -> Actor:
+    """The actor that plays as an agent does; how many observations there were is of no use without learning."""
+    scale: Any = (*networks.normalizer, np.float32(0)) if networks.normalizer else ()
+    return Actor(networks.policy, Normalizer(*scale) if scale else ())
+
+
+def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"]) -> Outputs:
+    """The policy in some states."""
+    return Outputs(network_of(setup).outputs(actor.policy, _seen(actor.normalizer, observation)))
 
 
 def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
@@ -68,133 +129,80 @@ def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
     return normalize(observation, normalizer.mean, normalizer.variance) if normalizer else observation
 
 
-def update(
-    setup: Setup,
-    longest: Int[Array, ""],
-    hyper: Hyper,
-    state: LearnerState,
-    trajectory: Trajectory,
-    key: Array,
-) -> tuple[LearnerState, EpisodeMetrics]:
-    """Remember one episode and learn from it. `longest` is the length of the longest among those learned together."""
+def memory(setup: Setup) -> Memory | None:
+    """The critic's replay."""
     if not setup.has_critic:
-        return learn(setup, longest, hyper, state, trajectory, None)
-    assert isinstance(state.replay, ring.Replay)
-    replay = ring.add(state.replay, critic_rows(setup, hyper, trajectory), trajectory.valid)
-    sampled = ring.sample(replay, key, minibatch_shape(setup))
-    return learn(setup, longest, hyper, state._replace(replay=replay), trajectory, sampled)
+        return None
+
+    def rows(hyper: Hyper, batch: Batch) -> Transitions:
+        return CRITIC_TARGETS[setup.critic_target](batch, hyper, setup.time_limit)
+
+    return Memory(setup.replay_capacity, (setup.minibatches, setup.batch_size), rows)
 
 
-def longest_of(trajectories: Trajectory) -> Int[Array, ""]:
-    """Steps of the longest of some episodes [lane]."""
-    return jnp.max(jnp.sum(trajectories.valid, axis=-1, dtype=jnp.int32))
+def work(setup: Setup) -> int:
+    """What an update goes over again and again, float32, in bytes.
 
-
-def update_among(
-    setup: Setup,
-    hyper: Hyper,
-    states: LearnerState,
-    which: Int[Array, " some"],
-    trajectory: Trajectory,
-    key: Array,
-) -> tuple[LearnerState, LearnerState, EpisodeMetrics]:
-    """`update` for the trials at the places `which` of many; a place past the last is left out.
-
-    Args:
-        setup: of all.
-        hyper: [all].
-        states: [all].
-        which: the trials that learn, each at most once.
-        trajectory: [some] an episode of each.
-        key: [some].
-
-    Returns:
-        The states of all, and the states without replay and metrics of those that learned [some].
+    Weights, their gradient and two moments of it, and the activations of a critic step, forward and backward. A policy
+    step comes but once an episode.
     """
-    own_hyper = jax.tree.map(lambda all_: all_[which], hyper)
-    own = jax.tree.map(lambda all_: all_[which], states._replace(replay=()))
-    replay, sampled = states.replay, None
-    if setup.has_critic:
-        assert isinstance(replay, ring.Replay)
-        rows = jax.vmap(functools.partial(critic_rows, setup))(own_hyper, trajectory)
-        replay = ring.add_among(replay, which, rows, trajectory.valid)
-        sampled = ring.sample_among(replay, which, key, minibatch_shape(setup))
-    new, metrics = jax.vmap(functools.partial(learn, setup, longest_of(trajectory)))(
-        own_hyper, own, trajectory, sampled
-    )
-    written = jax.tree.map(lambda all_, one: all_.at[which].set(one, mode="drop"), states._replace(replay=()), new)
-    return written._replace(replay=replay), new, metrics
-
-
-def critic_rows(setup: Setup, hyper: Hyper, trajectory: Trajectory) -> ring.Transitions:
-    """What an episode adds to the replay."""
-    return CRITIC_TARGETS[setup.critic_target](trajectory, hyper, setup.time_limit)
-
-
-def minibatch_shape(setup: Setup) -> tuple[int, int]:
-    """Of the rows that an update samples: critic steps, rows in each."""
-    return setup.minibatches, setup.batch_size
+    activations = 2 * setup.batch_size * max(setup.hidden, default=1) if setup.has_critic else 1
+    weights = sum(inputs * outputs for inputs, outputs in itertools.pairwise(setup.hidden))
+    return 4 * (activations + 4 * weights)
 
 
 def learn(
     setup: Setup,
-    longest: Int[Array, ""],
+    context: Context,
     hyper: Hyper,
-    state: LearnerState,
-    trajectory: Trajectory,
-    sampled: ring.Transitions | None,
-) -> tuple[LearnerState, EpisodeMetrics]:
-    """Learn from one episode and rows sampled from the replay. The replay itself is neither read nor changed.
+    state: State,
+    batch: Batch,
+    sampled: Transitions | None,
+) -> tuple[State, Metrics]:
+    """Learn from one episode and rows sampled from the replay.
 
     A trial that would become non-finite keeps its last finite weights from then on.
     """
-    learned = state._replace(replay=())
+    learned = state
     if state.normalizer:
-        learned = learned._replace(normalizer=_observe(state.normalizer, trajectory))
+        learned = learned._replace(normalizer=_observe(state.normalizer, batch))
     if sampled is not None:
         learned = _improve_critic(setup, hyper, learned, sampled)
-    learned = _improve_policy(setup, hyper, learned, trajectory, longest)
+    learned = _improve_policy(setup, hyper, learned, batch, context.longest)
 
     episode = state.episode + 1
     healthy = _is_healthy(learned)
     diverged_at = jnp.where((state.diverged_at == 0) & ~healthy, episode, state.diverged_at)
     # not the ring: a frozen trial never reads it again, and copying it would cost more than the update
-    kept = jax.tree.map(
-        lambda new, old: jnp.where(diverged_at == 0, new, old),
-        learned,
-        state._replace(replay=()),
-    )
-    metrics = EpisodeMetrics(
-        episode_return=jnp.sum(trajectory.reward), length=jnp.sum(trajectory.valid, dtype=jnp.int32)
-    )
-    return kept._replace(replay=state.replay, episode=episode, diverged_at=diverged_at), metrics
+    kept = jax.tree.map(lambda new, old: jnp.where(diverged_at == 0, new, old), learned, state)
+    metrics = Metrics(episode_return=jnp.sum(batch.reward), length=jnp.sum(batch.valid, dtype=jnp.int32))
+    return kept._replace(episode=episode, diverged_at=diverged_at), metrics
 
 
-def _improve_critic(setup: Setup, hyper: Hyper, state: LearnerState, sampled: ring.Transitions) -> LearnerState:
+def _improve_critic(setup: Setup, hyper: Hyper, state: State, sampled: Transitions) -> State:
     """`setup.minibatches` steps towards targets from a critic copied now, once an episode."""
+    outputs = functools.partial(network_of(setup).outputs, dense=dense)
 
-    def loss(critic: Network, observation: Array, action: Array, target: Array) -> Array:
-        q = mlp(critic, observation, setup.activation, dense)
+    def loss(critic: Layers, observation: Array, action: Array, target: Array) -> Array:
+        q = outputs(critic, observation)
         taken = sum_over_actions(q * jax.nn.one_hot(action, q.shape[-1]))
         return jnp.mean((taken - target) ** 2)
 
     optimizer = directions(setup.optimizer)
 
     def step(
-        carry: tuple[Network, optax.OptState], batch: tuple[Array, Array, Array]
-    ) -> tuple[tuple[Network, optax.OptState], None]:
+        carry: tuple[Layers, optax.OptState], batch: tuple[Array, Array, Array]
+    ) -> tuple[tuple[Layers, optax.OptState], None]:
         critic, optimizer_state = carry
         direction, optimizer_state = optimizer.update(jax.grad(loss)(critic, *batch), optimizer_state)
         return (_descend(critic, direction, hyper.critic_lr), optimizer_state), None
 
-    def steps(
-        carry: tuple[Network, optax.OptState], rows: ring.Transitions
-    ) -> tuple[tuple[Network, optax.OptState], None]:
+    def steps(carry: tuple[Layers, optax.OptState], rows: Transitions) -> tuple[tuple[Layers, optax.OptState], None]:
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
         def bootstrapped() -> Array:
             next_observation = _seen(state.normalizer, rows.next_observation)
-            next_policy = softmax(mlp(state.policy, next_observation, setup.activation, dense))
-            next_q = mlp(state.critic, next_observation, setup.activation, dense)
+            next_policy = softmax(outputs(state.policy, next_observation))
+            next_q = outputs(state.critic, next_observation)
             return rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
 
         # whole returns seldom need it; under vmap both are computed, which costs nothing more than before
@@ -216,33 +224,30 @@ class _States(NamedTuple):
     weight: Float[Array, " time"]  # 1/T, and 0 after the end
 
 
-def _improve_policy(
-    setup: Setup, hyper: Hyper, state: LearnerState, trajectory: Trajectory, longest: Int[Array, ""]
-) -> LearnerState:
+def _improve_policy(setup: Setup, hyper: Hyper, state: State, batch: Batch, longest: Int[Array, ""]) -> State:
     """One step on the episode's states, each counting 1/T. What is padding after `longest` steps costs nothing."""
-    returns = discounted_returns(trajectory.reward, hyper.discount)
+    returns = discounted_returns(batch.reward, hyper.discount)
     average = state.average_return
     states = _States(
-        observation=_seen(state.normalizer, trajectory.observation[:-1]),
-        action=trajectory.action,
+        observation=_seen(state.normalizer, batch.observation[:-1]),
+        action=batch.action,
         returns=returns,
-        weight=trajectory.valid / jnp.sum(trajectory.valid),
+        weight=batch.valid / jnp.sum(batch.valid),
     )
 
-    def gradient_over(some: _States) -> Network:
-        no_values = jnp.zeros((some.action.shape[0], state.policy[-1].bias.shape[0]))
-        q = mlp(state.critic, some.observation, setup.activation, dense) if setup.has_critic else no_values
+    outputs, estimator = functools.partial(network_of(setup).outputs, dense=dense), estimator_of(setup)
 
-        def loss(policy: Network) -> Array:
-            log_policy = log_softmax(mlp(policy, some.observation, setup.activation, dense))
+    def gradient_over(some: _States) -> Layers:
+        def loss(policy: Layers) -> Array:
+            log_policy = log_softmax(outputs(policy, some.observation))
             evidence = Evidence(
                 policy=jnp.exp(log_policy),
-                q=q,
+                q=outputs(state.critic, some.observation) if setup.has_critic else jnp.zeros_like(log_policy),
                 returns=some.returns,
                 baseline=average.total / jnp.maximum(average.weight, 1e-6),
                 action=some.action,
             )
-            return policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), some.weight)
+            return policy_loss(log_policy, estimator(evidence), some.weight)
 
         return jax.grad(loss)(state.policy)
 
@@ -259,7 +264,7 @@ def _improve_policy(
     )
 
 
-def _sum_over_chunks(function: Callable[[_States], Network], states: _States, longest: Int[Array, ""]) -> Network:
+def _sum_over_chunks(function: Callable[[_States], Layers], states: _States, longest: Int[Array, ""]) -> Layers:
     """The sum of `function` over the states, a chunk at a time, as far as the `longest` episode goes.
 
     A chunk of padding adds exactly nothing, so that how long other trials' episodes were changes no bit.
@@ -274,7 +279,7 @@ def _sum_over_chunks(function: Callable[[_States], Network], states: _States, lo
 
     cut_states = jax.tree.map(cut, states)
 
-    def add(chunk: Array, total: Network) -> Network:
+    def add(chunk: Array, total: Layers) -> Layers:
         return jax.tree.map(operator.add, total, function(jax.tree.map(lambda x: x[chunk], cut_states)))
 
     nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, jax.tree.map(lambda x: x[0], cut_states)))
@@ -286,11 +291,11 @@ def _initial_normalizer(size: int) -> Normalizer:
     return Normalizer(jnp.zeros(size), jnp.ones(size), jnp.float32(0))
 
 
-def _observe(normalizer: Normalizer, trajectory: Trajectory) -> Normalizer:
+def _observe(normalizer: Normalizer, batch: Batch) -> Normalizer:
     """Take in the states of an episode in which an action was taken (Chan, Golub & LeVeque's merge of two samples)."""
-    valid = trajectory.valid[:, None]
-    count = jnp.sum(trajectory.valid, dtype=jnp.float32)
-    observation = jnp.where(valid, trajectory.observation[:-1], 0.0)
+    valid = batch.valid[:, None]
+    count = jnp.sum(batch.valid, dtype=jnp.float32)
+    observation = jnp.where(valid, batch.observation[:-1], 0.0)
     mean = jnp.sum(observation, axis=0) / count
     variance = jnp.sum(jnp.where(valid, observation - mean, 0.0) ** 2, axis=0) / count
     total = normalizer.observations + count
@@ -307,11 +312,11 @@ def _largest_divisor(number: int, limit: int) -> int:
     return next((k for k in range(min(number, limit), 1, -1) if number % k == 0), 1)
 
 
-def _descend(network: Network, direction: Network, learning_rate: Array) -> Network:
+def _descend(network: Layers, direction: Layers, learning_rate: Array) -> Layers:
     return jax.tree.map(lambda weight, step: weight - learning_rate * step, network, direction)
 
 
-def _is_healthy(state: LearnerState) -> Bool[Array, ""]:
+def _is_healthy(state: State) -> Bool[Array, ""]:
     """Every weight is finite and within bounds, every optimiser statistic is finite."""
     bounds = ((state.policy, LARGEST_POLICY_WEIGHT), (state.critic, LARGEST_CRITIC_WEIGHT))
     # a comparison with NaN is false as well
@@ -320,3 +325,6 @@ def _is_healthy(state: LearnerState) -> Bool[Array, ""]:
         (state.policy_optimizer, state.critic_optimizer, state.average_return, state.normalizer)
     )
     return jnp.all(jnp.stack(bounded + [jnp.all(jnp.isfinite(s)) for s in statistics]))
+
+
+LEARNER = Learner(init, actor, act, learn, keep, player, memory, work)

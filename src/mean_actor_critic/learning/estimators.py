@@ -9,11 +9,13 @@ taken; Mean Actor-Critic spreads it over every action, as the policy does.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mean_actor_critic.errors import InputError
 from mean_actor_critic.learning.networks import sum_over_actions
 from mean_actor_critic.learning.types import Evidence
 
@@ -55,6 +57,15 @@ ESTIMATORS: dict[str, Callable[[Evidence], Weights]] = {
     estimator.__name__: estimator
     for estimator in (reinforce, advantage_reinforce, actor_critic, advantage_actor_critic, mac, a2c)
 }
+
+
+def estimator_of(setup: Any) -> Callable[[Evidence], Weights]:
+    """The function that a setup learns by: one of these, or one that was given from Python."""
+    given: Callable[[Evidence], Weights] | None = setup.estimator
+    if given is None and setup.algorithm not in ESTIMATORS:
+        allowed = f"{', '.join(ESTIMATORS)}, or the function itself, given from Python: algorithm=…"
+        raise InputError("algorithm", setup.algorithm, allowed)
+    return given or ESTIMATORS[setup.algorithm]
 
 
 def policy_loss(

@@ -1,6 +1,7 @@
 """Multi-layer perceptrons and the Atari network as plain tuples of layers, for JAX (training) and NumPy (agents)."""
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -19,7 +20,51 @@ class Layer(NamedTuple):
     bias: Any
 
 
-Network = tuple[Layer, ...]
+Layers = tuple[Layer, ...]  # the weights of a multi-layer perceptron, first layer to last
+
+
+class Network(NamedTuple):
+    """A kind of network, chosen from settings: learners know networks by nothing else.
+
+    Attributes:
+        shapes: (shape of an observation, outputs of each head) -> the shapes of all weights, in the place of these.
+        init: (key, shapes) -> random weights.
+        outputs: (weights, observations [*n, …], …) -> what it makes of them.
+        shared: whether one network has heads for policy and critic and sees observations as they are. Else each of the
+            two has its own, with the logits or values as outputs, and sees them flattened.
+    """
+
+    shapes: Callable[..., Any]
+    init: Callable[..., Any]
+    outputs: Callable[..., Any]
+    shared: bool = False
+
+
+class Networks(NamedTuple):
+    """What an agent keeps of what was learned. Parts that there are not are ()."""
+
+    policy: Any = ()  # layers from observation to action logits
+    critic: Any = ()  # layers from observation to action values
+    normalizer: Any = ()  # a `Scale`, where observations are normalised
+    network: Any = ()  # one network with heads for both
+
+
+class Scale(NamedTuple):
+    """Mean and variance [size] of observations."""
+
+    mean: Any
+    variance: Any
+
+
+def network_of(setup: Any) -> Network:
+    """The network that settings ask for: a perceptron where they name layers, else the paper's for games."""
+    if hasattr(setup, "hidden"):
+        return Network(
+            functools.partial(_mlp_shapes, setup.hidden),
+            _initial_mlp,
+            functools.partial(mlp, activation=setup.activation),
+        )
+    return Network(game_layer_shapes, initial_game_network, game_outputs, shared=True)
 
 
 def _relu(x: Any) -> Any:
@@ -47,16 +92,16 @@ def _activate(x: Any, activation: Any) -> Any:
     return xp.where(activation == 0, relu, xp.where(activation == 1, leaky_relu, tanh))
 
 
-def mlp(network: Network, x: Any, activation: Any, dense: Callable[[Any, Any], Any] = operator.matmul) -> Any:
+def mlp(layers: Layers, x: Any, activation: Any, dense: Callable[[Any, Any], Any] = operator.matmul) -> Any:
     """Outputs [..., outputs] for inputs [..., inputs]; the last layer is linear.
 
     Args:
-        network: the layers, first to last.
+        layers: first to last.
         x: a NumPy or JAX array.
         activation: a name in `ACTIVATIONS`, or a traced place among them.
         dense: the matrix product; `kernels.dense` is the fast one for training.
     """
-    *hidden, last = network
+    *hidden, last = layers
     for layer in hidden:
         x = _activate(dense(x, layer.weight) + layer.bias, activation)
     return dense(x, last.weight) + last.bias
@@ -104,15 +149,21 @@ def inverse_cdf(policy: Any, uniform: Any) -> Any:
     return xp.sum(uniform[..., None] >= boundaries, axis=-1)
 
 
-def initial_mlp(key: "jax.Array", sizes: Sequence[int]) -> Network:
-    """A random network with layers between consecutive `sizes`: Glorot-uniform weights, zero biases."""
+def _mlp_shapes(hidden: Sequence[int], observation: Sequence[int], outputs: int) -> Layers:
+    """Of a perceptron for observations of a shape, which it sees flattened."""
+    sizes = (math.prod(observation), *hidden, outputs)
+    return tuple(Layer((inputs, units), (units,)) for inputs, units in itertools.pairwise(sizes))
+
+
+def _initial_mlp(key: "jax.Array", shapes: Layers) -> Layers:
+    """A random perceptron: Glorot-uniform weights, zero biases."""
     import jax  # here, so that agents run without it
 
     glorot = jax.nn.initializers.glorot_uniform()
-    keys = jax.random.split(key, len(sizes) - 1)
+    keys = jax.random.split(key, len(shapes))
     return tuple(
-        Layer(glorot(layer_key, (inputs, outputs), "float32"), jax.numpy.zeros(outputs))
-        for layer_key, inputs, outputs in zip(keys, sizes[:-1], sizes[1:], strict=True)
+        Layer(glorot(layer_key, layer.weight, "float32"), jax.numpy.zeros(layer.bias))
+        for layer_key, layer in zip(keys, shapes, strict=True)
     )
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from mean_actor_critic.spec.experiment import ANY, OPTIMIZERS
+from mean_actor_critic.spec.learners import ANY, OPTIMIZERS
 
 
 class Slots(NamedTuple):

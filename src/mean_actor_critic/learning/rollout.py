@@ -11,28 +11,29 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from mean_actor_critic.learning.estimators import ESTIMATORS, policy_loss
-from mean_actor_critic.learning.kernels import Backward, log_softmax
+from mean_actor_critic.learning import kernels, native
+from mean_actor_critic.learning.estimators import estimator_of, policy_loss
+from mean_actor_critic.learning.kernels import Backward, Trunk, log_softmax
 from mean_actor_critic.learning.networks import (
     Activations,
     GameNetwork,
     Layer,
-    game_layer_shapes,
-    initial_game_network,
+    Networks,
+    network_of,
     softmax,
     sum_over_actions,
 )
 from mean_actor_critic.learning.targets import n_step
-from mean_actor_critic.learning.types import Evidence
-from mean_actor_critic.spec.atari_experiment import AtariHyper, AtariSetup
+from mean_actor_critic.learning.types import Acted, Batch, Context, Evidence, Learner, Metrics
+from mean_actor_critic.spec.learners import RolloutHyper as Hyper
+from mean_actor_critic.spec.learners import RolloutSetup as Setup
+from mean_actor_critic.spec.learners import Shapes
 
-jax.tree_util.register_dataclass(AtariHyper)
 
-
-class GameLearnerState(NamedTuple):
-    """Everything that a learner carries from one update to the next."""
+class State(NamedTuple):
+    """Everything that a trial carries from one update to the next."""
 
     network: GameNetwork
     mean_square: GameNetwork  # RMSProp's running mean of squared gradients
@@ -40,25 +41,42 @@ class GameLearnerState(NamedTuple):
     diverged_at: Int[Array, ""]  # the update (from 1) whose gradient was not finite; 0: none
 
 
-class Rollout(NamedTuple):
-    """What some steps of every environment brought."""
-
-    action: Int[Array, "time environment"]
-    reward: Float[Array, "time environment"]  # raw
-    over: Bool[Array, "time environment"]  # the episode ended with this step
-    value_beyond: Float[Array, "time environment"]  # of what an ended episode was cut off from; 0 if it was terminal
-    valid: Bool[Array, "time environment"]  # the action was the agent's
+def trunk() -> Trunk:
+    """How to convolve here."""
+    return native.NATIVE if native.compiler() else kernels.XLA
 
 
-def initial_state(setup: AtariSetup, actions: int, key: Array) -> GameLearnerState:
-    """A learner before its first update."""
-    shapes = game_layer_shapes(setup.observation_shape, actions, 1 if setup.has_state_values else actions)
-    network = initial_game_network(key, shapes)
+def init(setup: Setup, shapes: Shapes, key: Array) -> State:
+    """A trial before its first update."""
+    network = network_of(setup)
+    values = 1 if setup.has_state_values else shapes.actions
+    weights = network.init(key, network.shapes(*shapes, values))
     # 1, not 0: as in TensorFlow, where the first steps are small ones
-    return GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    return State(weights, jax.tree.map(jnp.ones_like, weights), jnp.int32(0), jnp.int32(0))
 
 
-def state_values(setup: AtariSetup, outputs: Activations) -> Float[Array, " n"]:
+def actor(setup: Setup, state: State) -> GameNetwork:  # noqa: ARG001
+    """The part of a state that plays."""
+    return state.network
+
+
+def keep(state: State) -> Networks:
+    """What an agent keeps of a state."""
+    return Networks(network=state.network)
+
+
+def player(networks: Networks) -> GameNetwork:
+    """The actor that plays as an agent does."""
+    network: GameNetwork = networks.network
+    return network
+
+
+def act(setup: Setup, actor: GameNetwork, observation: Array) -> Activations:
+    """The forward pass, all of which learning goes back through."""
+    return network_of(setup).outputs(actor, observation, trunk().forward)
+
+
+def value(setup: Setup, outputs: Activations) -> Float[Array, " n"]:
     """V(s): the critic's own, or its action values averaged as the policy acts."""
     if setup.has_state_values:
         return outputs.values[:, 0]
@@ -66,8 +84,8 @@ def state_values(setup: AtariSetup, outputs: Activations) -> Float[Array, " n"]:
 
 
 def combined_loss(
-    setup: AtariSetup,
-    hyper: AtariHyper,
+    setup: Setup,
+    hyper: Hyper,
     logits: Float[Array, "n action"],
     values: Float[Array, "n value"],
     action: Int[Array, " n"],
@@ -82,48 +100,51 @@ def combined_loss(
     else:
         chosen, q = sum_over_actions(values * jax.nn.one_hot(action, values.shape[-1])), values
     evidence = Evidence(policy, q, returns, chosen if setup.has_state_values else jnp.float32(0), action)
-    policy_term = policy_loss(log_policy, ESTIMATORS[setup.algorithm](evidence), state_weight)
+    policy_term = policy_loss(log_policy, estimator_of(setup)(evidence), state_weight)
     entropy = -jnp.sum(state_weight * sum_over_actions(policy * log_policy))
     value_term = jnp.sum(state_weight * 0.5 * (chosen - returns) ** 2)
     return hyper.policy_weight * policy_term - hyper.entropy_weight * entropy + hyper.value_weight * value_term
 
 
-def update(
-    setup: AtariSetup,
-    hyper: AtariHyper,
-    state: GameLearnerState,
-    rollout: Rollout,
-    acted: Sequence[Activations],
-    last_value: Float[Array, " environment"],
-    updates: Int[Array, ""],
-    maps_backward: Backward,
-    decided: GameNetwork | None = None,
-) -> GameLearnerState:
+def learn(
+    setup: Setup,
+    context: Context,
+    hyper: Hyper,
+    state: State,
+    batch: Batch,
+    sampled: None = None,
+    maps_backward: Backward | None = None,
+) -> tuple[State, Metrics]:
     """Learn from one rollout. A state that would become non-finite stays as it is from then on.
 
     Args:
         setup: of the trial.
+        context: for the learning rate's schedule.
         hyper: of the trial.
         state: before.
-        rollout: what was done and what came of it.
-        acted: the forward pass that decided each of its steps.
-        last_value: of the states after the rollout, with these weights too.
-        updates: of the whole trial, for the learning rate's schedule.
-        maps_backward: how to go back through the convolutions.
-        decided: the weights that `acted`, if they are not those of `state`; the gradient is theirs.
+        batch: what was done and what came of it; its acting pass is an `Acted`.
+        sampled: nothing; there is no replay.
+        maps_backward: how to go back through the convolutions; None for the fastest way here.
     """
-    reward = jnp.sign(rollout.reward) if setup.clip_rewards else rollout.reward
-    returns = n_step(reward, rollout.over, rollout.value_beyond, last_value, hyper.discount)
-    state_weight = rollout.valid / jnp.maximum(jnp.sum(rollout.valid), 1)
-    action, returns, state_weight = (part.ravel() for part in (rollout.action, returns, state_weight))
+    del sampled
+    acted: Acted = batch.acted
+    outputs = acted.after if setup.pipelined else act(setup, state.network, acted.after)
+    reward = jnp.sign(batch.reward) if setup.clip_rewards else batch.reward
+    over = batch.terminated | batch.truncated
+    returns = n_step(reward, over, batch.value_beyond, value(setup, outputs), hyper.discount)
+    state_weight = batch.valid / jnp.maximum(jnp.sum(batch.valid), 1)
+    action, returns, state_weight = (part.ravel() for part in (batch.action, returns, state_weight))
 
     def loss(logits: Array, values: Array) -> Array:
         return combined_loss(setup, hyper, logits, values, action, returns, state_weight)
 
-    logits, values = (jnp.concatenate([getattr(step, part) for step in acted]) for part in ("logits", "values"))
+    logits, values = (jnp.concatenate([getattr(step, part) for step in acted.steps]) for part in ("logits", "values"))
     of_logits, of_values = jax.grad(loss, argnums=(0, 1))(logits, values)
-    gradient = backward(decided or state.network, acted, of_logits, of_values, maps_backward)
-    return descend(setup, hyper, state, gradient, updates)
+    network = state.network if acted.actor is None else acted.actor
+    gradient = backward(network, acted.steps, of_logits, of_values, maps_backward or trunk().backward)
+    # the engine adds up scores of whole games, of which a rollout has only a part
+    metrics = Metrics(jnp.sum(batch.reward), jnp.sum(batch.valid, dtype=jnp.int32))
+    return descend(setup, hyper, state, gradient, context.updates), metrics
 
 
 def backward(
@@ -153,9 +174,7 @@ def backward(
     )
 
 
-def descend(
-    setup: AtariSetup, hyper: AtariHyper, state: GameLearnerState, gradient: GameNetwork, updates: Int[Array, ""]
-) -> GameLearnerState:
+def descend(setup: Setup, hyper: Hyper, state: State, gradient: GameNetwork, updates: Int[Array, ""]) -> State:
     """One step of TensorFlow's RMSProp on a gradient of bounded length."""
     norm = jnp.sqrt(functools.reduce(operator.add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]))
     healthy = (state.diverged_at == 0) & jnp.isfinite(norm)  # which it is only if all of the gradient is
@@ -173,9 +192,12 @@ def descend(
     # As optax's, but for the barrier: XLA would compute the average twice, and copy the one before to be able to
     mean_square = jax.lax.optimization_barrier(jax.tree.map(averaged, state.mean_square, gradient))
     number = state.update + 1
-    return GameLearnerState(
+    return State(
         jax.tree.map(moved, state.network, gradient, mean_square),
         mean_square,
         number,
         jnp.where((state.diverged_at == 0) & ~healthy, number, state.diverged_at),
     )
+
+
+LEARNER = Learner(init, actor, act, learn, keep, player, value=value)

@@ -12,16 +12,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from mean_actor_critic.learning.replay import Transitions
-from mean_actor_critic.learning.types import Trajectory
-from mean_actor_critic.spec.experiment import Hyper
+from mean_actor_critic.learning.types import Batch
+from mean_actor_critic.spec.learners import EpisodicHyper as Hyper
 
 
-def cut_bootstrap(trajectory: Trajectory, time_limit: str) -> Bool[Array, " time"]:
+def cut_bootstrap(batch: Batch, time_limit: str) -> Bool[Array, " time"]:
     """The steps after which nothing more is counted on: a terminal state, and with `terminal` also the time limit."""
     if time_limit == "bootstrap":
-        return trajectory.terminated
-    length = jnp.sum(trajectory.valid)
-    return trajectory.terminated | (jnp.arange(trajectory.valid.shape[0]) == length - 1)
+        return batch.terminated
+    length = jnp.sum(batch.valid)
+    return batch.terminated | (jnp.arange(batch.valid.shape[0]) == length - 1)
 
 
 def discounted_returns(reward: Float[Array, " time"], discount: Float[Array, ""]) -> Float[Array, " time"]:
@@ -60,32 +60,32 @@ def n_step(
     return jax.lax.scan(step, last_value, (reward, over, value_beyond), reverse=True, unroll=True)[1]
 
 
-def expected_sarsa(trajectory: Trajectory, hyper: Hyper, time_limit: str) -> Transitions:
+def expected_sarsa(batch: Batch, hyper: Hyper, time_limit: str) -> Transitions:
     """One-step rows: r_t, then the discounted value of the next state unless the episode was over."""
     return Transitions(
-        observation=trajectory.observation[:-1],
-        action=trajectory.action,
-        reward=trajectory.reward,
-        next_observation=trajectory.observation[1:],
-        bootstrap=jnp.where(cut_bootstrap(trajectory, time_limit), 0.0, hyper.discount),
+        observation=batch.observation[:-1],
+        action=batch.action,
+        reward=batch.reward,
+        next_observation=batch.observation[1:],
+        bootstrap=jnp.where(cut_bootstrap(batch, time_limit), 0.0, hyper.discount),
     )
 
 
-def monte_carlo(trajectory: Trajectory, hyper: Hyper, time_limit: str) -> Transitions:
+def monte_carlo(batch: Batch, hyper: Hyper, time_limit: str) -> Transitions:
     """Whole-return rows: G_t, then the value of the last state if only the time limit ended the episode."""
-    steps = trajectory.valid.shape[0]
-    length = jnp.sum(trajectory.valid)
-    cut = jnp.any(cut_bootstrap(trajectory, time_limit) & trajectory.valid)
+    steps = batch.valid.shape[0]
+    length = jnp.sum(batch.valid)
+    cut = jnp.any(cut_bootstrap(batch, time_limit) & batch.valid)
     remaining = jnp.maximum(length - jnp.arange(steps), 0)
     return Transitions(
-        observation=trajectory.observation[:-1],
-        action=trajectory.action,
-        reward=discounted_returns(trajectory.reward, hyper.discount),
-        next_observation=jnp.broadcast_to(trajectory.observation[length], trajectory.observation[:-1].shape),
+        observation=batch.observation[:-1],
+        action=batch.action,
+        reward=discounted_returns(batch.reward, hyper.discount),
+        next_observation=jnp.broadcast_to(batch.observation[length], batch.observation[:-1].shape),
         bootstrap=jnp.where(cut, 0.0, hyper.discount**remaining),
     )
 
 
-CRITIC_TARGETS: dict[str, Callable[[Trajectory, Hyper, str], Transitions]] = {
+CRITIC_TARGETS: dict[str, Callable[[Batch, Hyper, str], Transitions]] = {
     target.__name__: target for target in (expected_sarsa, monte_carlo)
 }

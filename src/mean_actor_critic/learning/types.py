@@ -1,25 +1,42 @@
-"""The data that flows through a trial. Every array here belongs to ONE trial; vmap adds the rest."""
+"""The types that carry a trial. Every array here belongs to ONE trial; vmap adds the rest."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.learning.networks import Network
-from mean_actor_critic.learning.replay import Replay
-from mean_actor_critic.spec.experiment import Hyper
+from mean_actor_critic.learning.networks import Networks
+from mean_actor_critic.learning.replay import Transitions
+from mean_actor_critic.spec.learners import LEARNERS
 
-jax.tree_util.register_dataclass(Hyper)
+for _learner in LEARNERS.values():
+    jax.tree_util.register_dataclass(_learner.hyper)
 
 
-class Trajectory(NamedTuple):
-    """One episode, padded to the time limit T. Steps after its end have `valid` false and repeat the last state."""
+class Batch(NamedTuple):
+    """What a learner learns from: one episode [time], or a rollout of several environments [time, environment].
 
-    observation: Float[Array, "time_plus_1 observation"]
-    action: Int[Array, " time"]
-    reward: Float[Array, " time"]
-    terminated: Bool[Array, " time"]
-    valid: Bool[Array, " time"]
+    An episode is padded to the time limit: steps after its end have `valid` false and repeat the last state.
+    Fields that an engine or a learner does without are ().
+    """
+
+    action: Int[Array, " time *environment"]
+    reward: Float[Array, " time *environment"]  # the environment's own
+    terminated: Bool[Array, " time *environment"]  # the episode ended with this step, in a terminal state
+    valid: Bool[Array, " time *environment"]  # the action was the agent's
+    observation: Any = ()  # [time + 1, …], where the acting pass was not kept
+    truncated: Any = ()  # [time, *environment] the episode was cut off after this step
+    value_beyond: Any = ()  # [time, *environment] of the state that an episode was cut off in, where that counts
+    acted: Any = ()  # the acting pass of each step, where it was kept, and what it leads to
+
+
+class Acted(NamedTuple):
+    """The acting pass of a rollout, for learners whose forward pass it is."""
+
+    steps: tuple[Any, ...]  # the outputs of each step
+    after: Any  # the observation after the rollout, from which it bootstraps; with `pipelined`, the outputs from there
+    actor: Any  # that acted, where it was not the state's own: the gradient is then its; else None
 
 
 class Evidence(NamedTuple):
@@ -32,49 +49,42 @@ class Evidence(NamedTuple):
     action: Int[Array, " time"]
 
 
-class Normalizer(NamedTuple):
-    """Mean and variance of all observations so far."""
-
-    mean: Float[Array, " observation"]
-    variance: Float[Array, " observation"]
-    observations: Float[Array, ""]  # how many
-
-
-class Actor(NamedTuple):
-    """What decides on actions."""
-
-    policy: Network
-    normalizer: Normalizer | tuple[()]  # () unless observations are normalised
-
-
-class RunningAverage(NamedTuple):
-    """Exponential average of episode returns, kept as sum and weight so that young averages are unbiased."""
-
-    total: Float[Array, ""]
-    weight: Float[Array, ""]
-
-
-class LearnerState(NamedTuple):
-    """Everything that a trial carries from one episode to the next, and so everything that a resume needs."""
-
-    policy: Network
-    critic: Network
-    policy_optimizer: Any
-    critic_optimizer: Any
-    replay: Replay | tuple[()]  # () where it is kept elsewhere
-    average_return: RunningAverage
-    normalizer: Normalizer | tuple[()]
-    episode: Int[Array, ""]  # episodes played
-    diverged_at: Int[Array, ""]  # the episode (from 1) whose update was not finite; 0: none
-
-    @property
-    def actor(self) -> Actor:
-        """The part that plays."""
-        return Actor(self.policy, self.normalizer)
-
-
-class EpisodeMetrics(NamedTuple):
+class Metrics(NamedTuple):
     """What is kept of an episode for the learning curves."""
 
     episode_return: Float[Array, ""]  # undiscounted
     length: Int[Array, ""]  # agent steps
+
+
+class Context(NamedTuple):
+    """What a learner may know of the training beyond its own trial's batch."""
+
+    longest: Int[Array, ""]  # steps of the longest episode among those that are learned from together
+    updates: Int[Array, ""]  # of the whole training, for schedules
+
+
+class Memory(NamedTuple):
+    """What a learner remembers: the ring belongs to the engine, which writes and samples it in place."""
+
+    capacity: int  # rows of the ring
+    sampled: tuple[int, int]  # minibatches of an update, rows in each
+    rows: Callable[[Any, Batch], Transitions]  # (hyper, batch) -> what a batch adds
+
+
+class Learner(NamedTuple):
+    """A way of learning, as pure functions of one trial.
+
+    State is a NamedTuple of arrays: what a trial carries from one call of `learn` to the next. It has at least
+    `diverged_at` (the call, from 1, that was not finite; 0: none) and, where the clock counts episodes, `episode`
+    (calls so far). An actor is the part of it that plays.
+    """
+
+    init: Callable[..., Any]  # (setup, shapes, key) -> state
+    actor: Callable[..., Any]  # (setup, state) -> actor
+    act: Callable[..., Any]  # (setup, actor, observation [*n, …]) -> outputs with `logits` [*n, action]
+    learn: Callable[..., Any]  # (setup, context, hyper, state, batch, sampled transitions or None) -> (state, metrics)
+    keep: Callable[[Any], Networks]  # (state) -> what an agent keeps of it
+    player: Callable[[Networks], Any]  # (what an agent keeps) -> actor
+    memory: Callable[[Any], Memory | None] = lambda _setup: None  # (setup) -> Memory, if it has one
+    work: Callable[[Any], int] = lambda _setup: 1  # (setup) -> bytes that an update goes over again and again
+    value: Callable[..., Any] | None = None  # (setup, outputs [n]) -> values of states [n], where `learn` wants them

@@ -5,7 +5,7 @@ import math
 from mean_actor_critic.reports.content import Content, Result, Search, is_papers_order
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.tables import probability_in_words
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.studies.sweep import RULES
 
 

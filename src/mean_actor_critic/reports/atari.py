@@ -21,18 +21,16 @@ from mean_actor_critic.reports.files import latex_table
 from mean_actor_critic.reports.plots import COLOURS, figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
 from mean_actor_critic.reports.tables import Sheet, in_millions, plain_table, summary_cells, terminal_table, write_csv
-from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.store import make_folder
-from mean_actor_critic.spec.atari_experiment import (
     ATARI_ALGORITHMS,
     PAPERS_STEPS,
     PROTOCOLS,
     make_atari_experiment,
     preset,
 )
-from mean_actor_critic.spec.experiment import settings_as_words
+from mean_actor_critic.spec.checks import settings_as_words
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
-from mean_actor_critic.studies.paper import ATARI, ATARI_TRIALS, Game
+from mean_actor_critic.spec.paper import ATARI, ATARI_TRIALS, Game
 
 _LINE = "#444444"
 _DASHES = ("--", "-.", ":")
@@ -104,13 +102,13 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
     """The paper's Table 2 and what came of each run so far beside it."""
     rows = []
     for game, run, words in _by_game(runs):
-        algorithm = run.experiment.setup.algorithm
+        algorithm = run.experiment.algorithm
         last = last_score(run)
         paper = game.scores.get(algorithm) if game else None
         cells = summary_cells(last.summary) if last else ["–"] * 4
         rows.append(
             [
-                game.title if game else run.experiment.setup.environment,
+                game.title if game else run.experiment.environment,
                 ATARI_ALGORITHMS[algorithm].title,
                 f"{in_millions(last.steps)}/{in_millions(run.experiment.steps)}" if last else "0",
                 cells[0],
@@ -190,7 +188,7 @@ def _in_common(runs: Sequence[AtariRun]) -> tuple[list[str], list[list[str]]]:
 def _tell_apart(runs: Sequence[AtariRun], words: Sequence[list[str]]) -> None:
     """Add the seed to the words of runs of one algorithm on one game that have the same, and the folder if need be."""
     for more in ("seed {run.experiment.seed}", "{run.path}"):
-        names = [(run.experiment.setup.environment, run.experiment.setup.algorithm, *own)
+        names = [(run.experiment.environment, run.experiment.algorithm, *own)
                  for run, own in zip(runs, words, strict=True)]  # fmt: skip
         for run, own, name in zip(runs, words, names, strict=True):
             if names.count(name) > 1:
@@ -207,7 +205,7 @@ def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun, list
         first = order.index(setup.environment) if setup.environment in order else len(order)
         return first, setup.environment, list(ATARI_ALGORITHMS).index(setup.algorithm)
 
-    found = [(games.get(run.experiment.setup.environment), run, _differences(run)) for run in sorted(runs, key=place)]
+    found = [(games.get(run.experiment.environment), run, _differences(run)) for run in sorted(runs, key=place)]
     _tell_apart([run for _, run, _ in found], [words for _, _, words in found])
     return found
 
@@ -257,7 +255,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
     by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
     for game, run, _ in _by_game(runs):
         if run.curves.evaluated.min():
-            by_game.setdefault(run.experiment.setup.environment, []).append((game, run))
+            by_game.setdefault(run.experiment.environment, []).append((game, run))
     columns = min(3, len(by_game))
     rows = -(-len(by_game) // columns)
     with figure_of(files, (1.0 + 4.2 * columns, 0.6 + 3.2 * rows)) as figure:
@@ -271,7 +269,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
             common, apart = _in_common(on_game)
             _tell_apart(on_game, apart)
             for (game, run), words in zip(of_game, apart, strict=True):
-                algorithm = run.experiment.setup.algorithm
+                algorithm = run.experiment.algorithm
                 scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
                 steps = [score.steps / 1e6 for score in scores]
                 colour = COLOURS.get(algorithm, _LINE)

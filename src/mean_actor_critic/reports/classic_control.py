@@ -11,7 +11,7 @@ from mean_actor_critic.reports.plots import learning_curves
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
 from mean_actor_critic.reports.tables import results_rows, results_sheet, terminal_table, write_csv
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.spec.paper import Task
 from mean_actor_critic.studies.sweep import Sweep
 
 TERMINAL = ("Algorithm", "mean", "SD over trials", "95 % interval", "trials", "P(MAC better)", "paper")

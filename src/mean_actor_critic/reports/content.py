@@ -22,8 +22,8 @@ from mean_actor_critic.reports.statistics import (
     trial_scores,
 )
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import ALGORITHMS
-from mean_actor_critic.studies.paper import Published, Task
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
 MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes

@@ -18,7 +18,7 @@ from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Se
 from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, DARK_PARTS, PARTS, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
 from mean_actor_critic.reports.tables import results_sheet
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.studies.sweep import RULES
 
 MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once

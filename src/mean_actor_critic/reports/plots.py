@@ -14,7 +14,7 @@ from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory, Trial
 from mean_actor_critic.reports.content import Entry, Result, Search
 from mean_actor_critic.reports.theory import SOURCES, batch_in_words, entropy_points, sources_of
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

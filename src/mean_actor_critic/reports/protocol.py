@@ -9,15 +9,11 @@ from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.reports.tables import Sheet
-from mean_actor_critic.spec.experiment import (
-    ALGORITHMS,
-    Experiment,
-    kwargs_as_words,
-    make_experiment,
-    settings_as_words,
-)
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.checks import kwargs_as_words, settings_as_words
+from mean_actor_critic.spec.experiment import Experiment, make_experiment
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL
 from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL
 from mean_actor_critic.studies.sweep import Plan
 
 
@@ -129,7 +125,7 @@ def run_commands(runs: Sequence[RunSource]) -> list[str]:
 
 def train_command(experiment: Experiment) -> str:
     """`mac train` with every setting, so that it does not depend on presets."""
-    words = ["mac", "train", experiment.setup.environment, "--algorithm", experiment.setup.algorithm]
+    words = ["mac", "train", experiment.environment, "--algorithm", experiment.algorithm]
     words += ["--trials", str(experiment.trials), "--episodes", str(experiment.episodes)]
     words += ["--seed", str(experiment.seed), "--engine", experiment.engine]
     if experiment.first_trial:

@@ -10,9 +10,9 @@ from rich.table import Table
 from mean_actor_critic.reports.content import trials_in_words
 from mean_actor_critic.reports.statistics import summarise
 from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.grid import grid_from_json
-from mean_actor_critic.studies.paper import papers_grid
+from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.studies.sweep import RULES, Outcome, Plan, Sweep, scores
 
 

@@ -10,9 +10,10 @@ from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import disk_faults
 from mean_actor_critic.gradients.theory import Theory, is_theory, read_theory
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import ALGORITHMS, Experiment
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, Task
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL, Task
 from mean_actor_critic.studies.sweep import Sweep, is_sweep
 
 
@@ -30,7 +31,7 @@ class RunSource(NamedTuple):
     @property
     def algorithm(self) -> str:
         """By its name."""
-        return self.run.experiment.setup.algorithm
+        return self.run.experiment.algorithm
 
 
 class SweepSource(NamedTuple):
@@ -187,4 +188,4 @@ def _usual_steps(environment: str) -> int | None:
 
 def _place_of(experiment: Experiment) -> _Place:
     kwargs: Any = json.dumps(dict(experiment.environment_kwargs), sort_keys=True)
-    return _Place(experiment.setup.environment, kwargs, experiment.setup.max_episode_steps)
+    return _Place(experiment.environment, kwargs, experiment.rules.max_episode_steps)

@@ -14,10 +14,9 @@ from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports.content import LAST, Content, Result
 from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, interval_text, summarise, trial_scores
-from mean_actor_critic.runs.atari_run import AtariRun, load_run
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import ALGORITHMS
-from mean_actor_critic.studies.paper import Task
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.paper import Task
 
 
 class Sheet(NamedTuple):
@@ -148,7 +147,7 @@ def run_table(run: Run) -> Table:
     """What came out of one run."""
     experiment = run.experiment
     table = plain_table(
-        f"{experiment.setup.environment}, {ALGORITHMS[experiment.setup.algorithm].title}, seed {experiment.seed}",
+        f"{experiment.environment}, {ALGORITHMS[experiment.algorithm].title}, seed {experiment.seed}",
         ["Mean return of", "mean", "SD over trials", "95 % interval", "trials"],
     )
     table.add_row(f"all {experiment.episodes} episodes", *summary_cells(summarise(trial_scores(run.returns))))
@@ -186,8 +185,8 @@ def runs_table(folder: Path) -> tuple[Table, int]:
         extent, mean = extent_and_mean(run)
         table.add_row(
             name,
-            run.experiment.setup.environment,
-            run.experiment.setup.algorithm,
+            run.experiment.environment,
+            run.experiment.algorithm,
             "finished" if run.finished else "unfinished",
             str(run.experiment.trials),
             extent,

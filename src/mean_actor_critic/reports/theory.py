@@ -8,7 +8,7 @@ from rich.table import Table
 
 from mean_actor_critic.gradients.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
 from mean_actor_critic.reports.tables import Sheet, terminal_table
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 SIGNS = {"holds": "✓", "fails": "✗", "depends": "~", "not measured": "–"}
 # what a variance comes from, in the words of charts

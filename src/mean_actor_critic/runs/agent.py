@@ -1,92 +1,98 @@
 """One-file agents: a trained policy and all that is needed to use it. Runs on NumPy alone."""
 
-import itertools
+import html
 import json
-import re
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from mean_actor_critic.trees import Arrays
-from mean_actor_critic.runs import store
-from mean_actor_critic.spec.atari_experiment import AnyExperiment, AtariExperiment, any_experiment_from_json
 from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.spec.experiment import SEEDS, Experiment, require_whole
-from mean_actor_critic.learning.networks import GameNetwork, Layer, Network, game_layer_shapes, game_outputs, inverse_cdf, mlp, normalize, softmax
+from mean_actor_critic.learning.networks import (
+    Layer,
+    Layers,
+    Networks,
+    Scale,
+    inverse_cdf,
+    network_of,
+    normalize,
+    softmax,
+)
+from mean_actor_critic.runs import store
+from mean_actor_critic.spec.algorithms import algorithm_of
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json
+from mean_actor_critic.trees import Array, Arrays, named, restored
 
-AGENT_FORMAT = "mean_actor_critic agent 2"
-
-_PARAMETER = re.compile(r"(policy|critic)/(\d)/(weight|bias)")
-_NORMALIZER = ("normalizer/mean", "normalizer/variance")
-
-
-class Networks(NamedTuple):
-    """What an agent has learned."""
-
-    policy: Network  # layers from observation to action logits
-    critic: Network  # layers from observation to action values; empty if the algorithm has none
-    normalizer: tuple[Any, ...] = ()  # mean and variance [size] of observations, if they are normalised
-
-    def to_arrays(self) -> Arrays:
-        """By the names that `networks_from_arrays` knows."""
-        normalizer = {name: np.asarray(x) for name, x in zip(_NORMALIZER, self.normalizer, strict=False)}
-        return {**_named("policy", self.policy), **_named("critic", self.critic), **normalizer}
+AGENT_FORMAT = "mean_actor_critic agent 3"
+OLD_AGENT_FORMAT = "mean_actor_critic agent 2"  # whose files are still read
 
 
 class Agent:
     """A policy for one environment, with the critic it was trained with, if any.
 
     Attributes:
-        experiment: what it was trained by; `experiment.setup.environment` names the environment.
+        experiment: what it was trained by; `experiment.environment` names the environment.
         spaces: of that environment.
         trial: which trial of that experiment it is, by its place, from 0.
         networks: what it has learned.
     """
 
     def __init__(
-        self, experiment: AnyExperiment, spaces: Spaces, trial: int, networks: Networks | GameNetwork, seed: int = 0
+        self, experiment: Experiment, spaces: Spaces, trial: int, networks: Networks, seed: int = 0
     ) -> None:
         self.experiment = experiment
         self.spaces = spaces
         self.trial = trial
         self.networks = networks
+        self._network = network_of(experiment.setup)
         self.seed(seed)
 
     @property
-    def policy(self) -> Network:
+    def policy(self) -> Layers:
         """Layers from observation to action logits."""
-        networks = self.networks
-        return networks.policy if isinstance(networks, Networks) else (*_trunk(networks), networks.policy)
+        return self._head("policy")
 
     @property
-    def critic(self) -> Network:
+    def critic(self) -> Layers:
         """Layers from observation to action values; empty if the algorithm has none."""
-        networks = self.networks
-        return networks.critic if isinstance(networks, Networks) else (*_trunk(networks), networks.critic)
+        return self._head("critic")
+
+    def _head(self, name: str) -> Layers:
+        if not self._network.shared:
+            layers: Layers = getattr(self.networks, name)
+            return layers
+        whole = self.networks.network
+        return (*whole.convolutions, whole.features, getattr(whole, name))
 
     def seed(self, seed: int) -> None:
         """Start the draws of sampled actions anew."""
         self._random = np.random.default_rng(require_whole("seed", seed, *SEEDS))
 
-    def action_probabilities(self, observation: Any) -> np.ndarray[Any, Any]:
+    def action_probabilities(self, observation: Any) -> Array:
         """Probabilities [..., actions] for one observation of the environment, or a batch of them [...]."""
         try:
+            if self._network.shared:
+                return self._of_whole(np.asarray(observation))
             seen = flatten(self.spaces.observation, observation)
         except FormError as fault:
-            raise InputError(
-                "observation", _brief(observation), f"one of {self.spaces.observation}; it {fault}"
-            ) from None
-        if isinstance(self.experiment, AtariExperiment):
-            assert isinstance(self.networks, GameNetwork)
-            shape: Any = self.spaces.observation.shape
-            policy = softmax(game_outputs(self.networks, seen.astype(np.uint8).reshape(-1, *shape)).logits)
-            return np.asarray(policy.reshape(*seen.shape[:-1], -1))
-        assert isinstance(self.networks, Networks)
+            allowed = f"one of {self.spaces.observation}; it {fault}"
+            raise InputError("observation", _brief(observation), allowed) from None
         if self.networks.normalizer:
             seen = normalize(seen, *self.networks.normalizer)
-        return softmax(mlp(self.policy, seen, self.experiment.setup.activation))
+        return softmax(self._network.outputs(self.policy, seen))
+
+    def _of_whole(self, observation: Array) -> Array:
+        """The same for a network that sees observations as they are."""
+        space: Any = self.spaces.observation
+        shape = tuple(space.shape)
+        if observation.shape[-len(shape) :] != shape or observation.dtype.kind not in "biuf":
+            raise FormError(f"has shape {observation.shape}, not {shape}")
+        leading = observation.shape[: observation.ndim - len(shape)]
+        screens = observation.astype(space.dtype, copy=False).reshape(-1, *shape)
+        policy = softmax(self._network.outputs(self.networks.network, screens).logits)
+        return np.asarray(policy.reshape(*leading, -1))
 
     def predict(
         self,
@@ -94,7 +100,7 @@ class Agent:
         state: Any = None,
         episode_start: Any = None,  # noqa: ARG002
         deterministic: bool = False,
-    ) -> tuple[np.ndarray[Any, Any], None]:
+    ) -> tuple[Array, None]:
         """Actions for one observation or a batch of n, in the form of Stable-Baselines3.
 
         Args:
@@ -125,21 +131,20 @@ class Agent:
             "spaces": json.dumps(self.spaces.to_json()),
             "trial": str(self.trial),
         }
-        networks = self.networks
-        arrays = networks.to_arrays() if isinstance(networks, Networks) else _game_arrays(networks)
-        store.write_arrays(file, arrays, words)
+        store.write_arrays(file, {name: np.asarray(x) for name, x in named(self.networks).items()}, words)
 
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> Self:
         """The agent in a file; `seed` starts its draws of sampled actions.
 
         Raises:
+            MissingFileError: there is no such file.
             DamagedFileError: the file is not one that `save` wrote.
         """
         file = Path(path)
-        arrays, words = store.read_arrays(file, AGENT_FORMAT)
+        arrays, words = store.read_arrays(file, (AGENT_FORMAT, OLD_AGENT_FORMAT))
         try:
-            experiment = any_experiment_from_json(json.loads(words["experiment"]))
+            experiment = experiment_from_json(json.loads(words["experiment"]))
             trial = int(words["trial"])
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
@@ -149,87 +154,75 @@ class Agent:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
         return cls(experiment, spaces, trial, networks, seed=seed)
 
+    # --- for people --------------------------------------------------------------------------------------------------
 
-def networks_from_arrays(experiment: AnyExperiment, spaces: Spaces, arrays: Arrays) -> "Networks | GameNetwork":
+    def _facts(self) -> dict[str, str]:
+        experiment = self.experiment
+        layers = [str(layer.weight.shape[-1]) for layer in self.policy]
+        return {
+            "environment": experiment.environment,
+            "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner})",
+            "trained by": f"{experiment.budget}, trial {experiment.first_trial + self.trial}, seed {experiment.seed}",
+            "network": f"{' × '.join(layers)} units, {sum(x.size for x in named(self.networks).values())} numbers",
+            "actions": str(self.spaces.actions),
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join(["Agent", *(f"  {name}: {words}" for name, words in self._facts().items())])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
+            for name, words in self._facts().items()
+        )
+        return f"<table><caption>Agent</caption>{rows}</table>"
+
+
+def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: Arrays) -> Networks:
     """Networks from arrays named `policy/0/weight`, `normalizer/mean` and so on; others are an error.
 
     Raises:
         ValueError: the arrays do not form the networks of the experiment.
+        KeyError: one is missing.
     """
-    if isinstance(experiment, AtariExperiment):
-        return _game_network(experiment, spaces, arrays)
-    return _mlps(experiment, spaces, arrays)
-
-
-def _mlps(experiment: Experiment, spaces: Spaces, arrays: Arrays) -> Networks:
-    known = all(name in _NORMALIZER or _PARAMETER.fullmatch(name) for name in arrays)
-    if not known or any(array.dtype != np.float32 for array in arrays.values()):
-        raise ValueError("unexpected arrays")
-    sizes = [spaces.observation_size, *experiment.setup.hidden, spaces.actions]
-
-    def network(part: str) -> Network:
-        layers = []
-        for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-            layer = Layer(arrays[f"{part}/{i}/weight"], arrays[f"{part}/{i}/bias"])
-            if layer.weight.shape != (inputs, outputs) or layer.bias.shape != (outputs,):
-                raise ValueError(f"the {part}'s layers do not fit the spaces and settings")
-            layers.append(layer)
-        return tuple(layers)
-
-    normalizer = tuple(arrays[name] for name in _NORMALIZER) if experiment.setup.normalize_observations else ()
-    if any(statistic.shape != (spaces.observation_size,) for statistic in normalizer):
-        raise ValueError("the normalizer does not fit the observation space")
-    networks = Networks(network("policy"), network("critic") if experiment.setup.has_critic else (), normalizer)
-    if len(arrays) != len(networks.to_arrays()):
+    template = _template(experiment, spaces)
+    networks: Networks = restored(template, arrays)
+    for name, like in named(template).items():
+        if arrays[name].shape != like.shape:
+            raise ValueError(f"{name} does not fit the spaces and settings")
+    if set(arrays) != set(named(template)) or any(array.dtype != np.float32 for array in arrays.values()):
         raise ValueError("unexpected arrays")
     return networks
 
 
-def _trunk(network: GameNetwork) -> Network:
-    return (*network.convolutions, network.features)
+def _template(experiment: Experiment, spaces: Spaces) -> Networks:
+    """Networks of the right shapes, which take no memory."""
+    setup: Any = experiment.setup
+    network = network_of(setup)
+    if network.shared:
+        if spaces.observation.shape != getattr(experiment.rules, "observation_shape", spaces.observation.shape):
+            raise ValueError("the observation space does not fit the settings")
+        values = 1 if setup.has_state_values else spaces.actions
+        return Networks(network=_blank(network.shapes(*spaces.whole_shapes, values)))
+    layers = _blank(network.shapes(*spaces.flat_shapes))
+    size = _blank_array((spaces.observation_size,))
+    scale: Any = Scale(size, size) if setup.normalize_observations else ()
+    return Networks(layers, layers if setup.has_critic else (), scale)
 
 
-def _game_arrays(network: GameNetwork) -> Arrays:
-    """By the names that they have in a checkpoint."""
-    layers = {f"convolutions/{i}": layer for i, layer in enumerate(network.convolutions)}
-    layers |= {name: getattr(network, name) for name in ("features", "policy", "critic")}
-    return {
-        f"network/{place}/{name}": np.asarray(array)
-        for place, layer in layers.items()
-        for name, array in layer._asdict().items()
-    }
+def _blank(shapes: Any) -> Any:
+    """Layers of shapes as layers of arrays."""
+    if isinstance(shapes, Layer):
+        return Layer(_blank_array(shapes.weight), _blank_array(shapes.bias))
+    parts = [_blank(part) for part in shapes]
+    return type(shapes)(*parts) if hasattr(shapes, "_fields") else tuple(parts)
 
 
-def _game_network(experiment: AtariExperiment, spaces: Spaces, arrays: Arrays) -> GameNetwork:
-    setup = experiment.setup
-    if spaces.observation.shape != setup.observation_shape:
-        raise ValueError("the observation space does not fit the settings")
-    values = 1 if setup.has_state_values else spaces.actions
-    shapes = game_layer_shapes(setup.observation_shape, spaces.actions, values)
-
-    def layer(place: str, shape: Layer) -> Layer:
-        found = Layer(arrays[f"network/{place}/weight"], arrays[f"network/{place}/bias"])
-        if found.weight.shape != shape.weight or found.bias.shape != shape.bias:
-            raise ValueError(f"the layer {place} does not fit the spaces and settings")
-        return found
-
-    network = GameNetwork(
-        tuple(layer(f"convolutions/{i}", shape) for i, shape in enumerate(shapes.convolutions)),
-        *(layer(name, getattr(shapes, name)) for name in ("features", "policy", "critic")),
-    )
-    if set(arrays) != set(_game_arrays(network)) or any(array.dtype != np.float32 for array in arrays.values()):
-        raise ValueError("unexpected arrays")
-    return network
+def _blank_array(shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(np.float32(0), shape)
 
 
 def _brief(observation: Any) -> str:
     shape = getattr(observation, "shape", None)
     return type(observation).__name__ if shape is None else f"an array of shape {shape}"
-
-
-def _named(part: str, network: Network) -> Arrays:
-    return {
-        f"{part}/{i}/{name}": np.asarray(array)
-        for i, layer in enumerate(network)
-        for name, array in zip(Layer._fields, layer, strict=True)
-    }

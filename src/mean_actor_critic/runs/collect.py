@@ -9,29 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mean_actor_critic.runs.agent import Agent
-from mean_actor_critic.spec.atari_experiment import of_episodes
-from mean_actor_critic.learning.targets import discounted_returns
+from mean_actor_critic.engines import compiled
+from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.engines.play import hosted_episodes
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
-from mean_actor_critic.spec.experiment import Setup
-from mean_actor_critic.engines import compiled
-from mean_actor_critic.runs.evaluate import hosted_episodes, stacked
 from mean_actor_critic.learning.randomness import evaluation_keys
-from mean_actor_critic.learning.types import Actor, Trajectory
-from mean_actor_critic.environments.hosted.fleet import WorkerLimits
-from mean_actor_critic.spec.experiment import Setup
-from mean_actor_critic.engines import compiled
-from mean_actor_critic.runs.evaluate import hosted_episodes
+from mean_actor_critic.learning.targets import discounted_returns
+from mean_actor_critic.learning.types import Batch
+from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.evaluate import stacked
-from mean_actor_critic.engines.memory import on_host
-from mean_actor_critic.learning.randomness import evaluation_keys
-from mean_actor_critic.learning.types import Actor
-from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.trees import Array as HostArray
 
 LANES = 250  # episodes that one compiled call plays
-
-HostArray = np.ndarray[Any, Any]
 
 
 class Pool(NamedTuple):
@@ -63,10 +53,10 @@ def collect(
     while played < episodes or taken < steps:
         wanted = episodes if not played else math.ceil(1.02 * (steps - taken) * played / taken)
         if spec.engine == "hosted":
-            trajectories = _hosted(agent, spec, played, wanted, seed, limits or WorkerLimits())
+            batches = _hosted(agent, spec, played, wanted, seed, limits or WorkerLimits())
         else:
-            trajectories = _compiled(agent, spec, played, wanted, seed)
-        pools += [_pool(agent, trajectory) for trajectory in trajectories]
+            batches = _compiled(agent, spec, played, wanted, seed)
+        pools += [_pool(agent, batch) for batch in batches]
         played += wanted
         taken = sum(len(pool.action) for pool in pools)
     counted = np.cumsum([0, *(len(pool.lengths) for pool in pools)])
@@ -74,10 +64,10 @@ def collect(
     return Pool(*map(np.concatenate, zip(*numbered, strict=True)))
 
 
-def _pool(agent: Agent, trajectory: Trajectory) -> Pool:
+def _pool(agent: Agent, batch: Batch) -> Pool:
     """Of episodes [episode, time, …], without the padding; discount and returns as training has them."""
-    host: Any = on_host(trajectory)
-    discount = of_episodes(agent.experiment).hyper_of_trials().discount[agent.trial]
+    host: Any = on_host(batch)
+    discount = agent.experiment.hyper_of_trials().discount[agent.trial]
     returns = on_host(_all_returns(host.reward, discount))
     valid = host.valid
     return Pool(
@@ -93,8 +83,8 @@ def _pool(agent: Agent, trajectory: Trajectory) -> Pool:
 _all_returns = jax.jit(jax.vmap(discounted_returns, in_axes=(0, None)))
 
 
-def _compiled(agent: Agent, spec: EnvironmentSpec, first: int, count: int, seed: int) -> list[Trajectory]:
-    play = _player(of_episodes(agent.experiment).setup, spec.build)
+def _compiled(agent: Agent, spec: EnvironmentSpec, first: int, count: int, seed: int) -> list[Batch]:
+    play = _player(agent.experiment.setup, agent.experiment.rules.max_episode_steps, spec.build)
     actor = jax.tree.map(lambda x: x[0], stacked([agent]))
     trial = np.int32(agent.experiment.trial_numbers()[agent.trial])
     played = []
@@ -106,24 +96,24 @@ def _compiled(agent: Agent, spec: EnvironmentSpec, first: int, count: int, seed:
 
 
 @functools.cache
-def _player(setup: Setup, build: compiled.Build) -> Any:
-    """Compiled `(seed [], trial [], actor, first []) -> Trajectory [LANES, time, …]` of the episodes from `first`."""
+def _player(setup: Any, limit: int, build: compiled.Build) -> Any:
+    """Compiled `(seed [], trial [], actor, first []) -> Batch [LANES, time, …]` of the episodes from `first`."""
 
-    def play(seed: Array, trial: Array, actor: Actor, first: Array) -> Trajectory:
+    def play(seed: Array, trial: Array, actor: Any, first: Array) -> Batch:
         keys = jax.vmap(lambda episode: evaluation_keys(seed, trial, episode))(first + jnp.arange(LANES))
         actors = jax.tree.map(lambda x: jnp.broadcast_to(x, (LANES, *x.shape)), actor)
-        return compiled.rollout(setup, build, actors, keys)
+        return compiled.rollout(setup, limit, build, actors, keys)
 
     return jax.jit(play)
 
 
 def _hosted(
     agent: Agent, spec: EnvironmentSpec, first: int, count: int, seed: int, limits: WorkerLimits
-) -> list[Trajectory]:
+) -> list[Batch]:
     """In the order of their numbers, whoever ended first."""
     trial = agent.experiment.trial_numbers()[[agent.trial]]
     wanted = [(0, episode) for episode in range(first, first + count)]
     played = dict(
-        hosted_episodes(of_episodes(agent.experiment).setup, spec, stacked([agent]), trial, wanted, seed, limits)
+        hosted_episodes(agent.experiment, spec, stacked([agent]), trial, wanted, seed, limits)
     )
     return [played[key] for key in wanted]

@@ -1,32 +1,79 @@
 """A run: a study on disk, as its readers see it. Reads the store only; imports no JAX."""
 
+import html
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations
+from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
-from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE
-from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.spec.experiment import Experiment, require_whole
+from mean_actor_critic.spec.algorithms import algorithm_of
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.learners import EPISODES, STEPS
+from mean_actor_critic.trees import Array, Arrays
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+AGENTS = "agents"  # folder in the run folder: the best agents of evaluations, and some that are always kept
+BEST = "best"  # how they are called: best-0, and step-000000200000-0 or episode-000000000200-0
+SHOWN = 100  # episodes that a mean of the latest is about
+CURVE_POINTS = 300  # of a curve by steps
 
 
+class Curve(NamedTuple):
+    """What came out of a run over time, whatever was counted."""
 
-class StoredRun:
-    """A run folder as it was read, whatever was run.
+    unit: str  # of x: "episodes" or "steps"
+    x: Array  # [points]
+    values: Array  # [trials, points] mean returns; NaN where a trial has none
+    of: str  # what the values are: "training" or "evaluations"
+
+    @property
+    def n(self) -> int:
+        """How many trials."""
+        return len(self.values)
+
+
+class Run:
+    """Trials of one experiment: learning curves, the status of each, and agents.
 
     Attributes:
         path: the run folder.
         manifest: what was run, and what the bits of the results depend on.
+        experiment: what was run.
+        returns: undiscounted returns of training [trials, episodes]; NaN for episodes not played. Runs on games keep no
+            single episodes.
+        lengths: their agent steps [trials, episodes]; 0 for episodes not played.
+        evaluations: what trials came to when they were evaluated.
+        diverged_at: [trials] the episode, or the update on games, from 1, that was not finite; 0 for none.
         warnings: lines about damaged files that were passed over.
     """
 
     def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.warnings = checkpoint.warnings
-        self._arrays = checkpoint.arrays
+        self.path, self.manifest, self.warnings = path, manifest, checkpoint.warnings
+        self.experiment = experiment = manifest.experiment
+        self._arrays: Arrays | None = checkpoint.arrays
+        trials = experiment.trials
+        self.curves = Curves.empty(trials, 0 if experiment.counts_updates else experiment.episodes or 0)
+        self.evaluations = Evaluations.empty(experiment)
+        self.diverged_at = self._calls = np.zeros(trials, np.int32)  # calls of the learner
+        if checkpoint.arrays is None:
+            return
+        counter = "update" if experiment.counts_updates else "episode"
+        self.diverged_at, self._calls = (self._of_trials(name) for name in ("diverged_at", counter))
+        if not experiment.counts_updates:
+            shape = self._shape_of_curves()
+            self.curves = Curves(self._array("returns", shape, np.float32), self._array("lengths", shape, np.int32))
+        names = self.evaluations.arrays()
+        if names:
+            self.evaluations = Evaluations(
+                **{name: self._array(name, like.shape, like.dtype) for name, like in names.items()}
+            )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -35,63 +82,130 @@ class StoredRun:
         manifest = store.read_manifest(folder)
         return cls(folder, manifest, store.read_checkpoint(folder, manifest))
 
-
-class Run(StoredRun):
-    """Trials of one experiment: learning curves, the status of each, and agents.
-
-    Attributes:
-        experiment: what was run.
-        returns: undiscounted returns [trials, episodes]; NaN for episodes not played yet.
-        lengths: agent steps [trials, episodes]; 0 for episodes not played yet.
-        diverged_at: [trials] the episode, from 1, whose update was not finite; 0 for none.
-    """
-
-    def __init__(self, path: Path, manifest: store.Manifest, checkpoint: store.Checkpoint) -> None:
-        super().__init__(path, manifest, checkpoint)
-        if not isinstance(manifest.experiment, Experiment):
-            raise InputError("run", str(path), "a run that counts episodes; AtariRun.load reads those on Atari games")
-        self.experiment = manifest.experiment
-        shape = (self.experiment.trials, self.experiment.episodes)
-        if checkpoint.arrays is None:
-            self.returns: np.ndarray[Any, Any] = np.full(shape, np.nan, np.float32)
-            self.lengths: np.ndarray[Any, Any] = np.zeros(shape, np.int32)
-            self.diverged_at: np.ndarray[Any, Any] = np.zeros(shape[0], np.int32)
-        else:
-            self.returns = self._array("returns", shape, np.float32)
-            self.lengths = self._array("lengths", shape, np.int32)
-            self.diverged_at = self._array(STATE + "diverged_at", shape[:1], np.int32)
+    # --- what came out -----------------------------------------------------------------------------------------------
 
     @property
-    def episodes_done(self) -> np.ndarray[Any, Any]:
-        """Episodes played by each trial [trials]."""
-        return np.sum(self.lengths > 0, axis=1)
+    def returns(self) -> Array:
+        """Undiscounted returns of training [trials, episodes]; NaN for episodes not played."""
+        return self.curves.returns
+
+    @property
+    def lengths(self) -> Array:
+        """Agent steps of the episodes of training [trials, episodes]; 0 for those not played."""
+        return self.curves.lengths
+
+    @property
+    def episodes_done(self) -> Array:
+        """Episodes played by each trial [trials]; 0 on games, which are counted in steps."""
+        return self.curves.played
+
+    @property
+    def steps_done(self) -> Array:
+        """Agent steps of each trial [trials]."""
+        if self.experiment.counts_updates:
+            return np.asarray(self._calls, np.int64) * self.experiment.steps_per_update
+        return self.curves.steps
+
+    @property
+    def solved_at(self) -> Array:
+        """Episodes, or evaluations, after which each trial was as good as `until` asked for [trials]; 0: never."""
+        return Ends(self.experiment).solved_at(self.curves, self.evaluations)
+
+    def curve(self, unit: str | None = None, of: str | None = None) -> Curve:
+        """Mean returns over time.
+
+        Args:
+            unit: of time, "episodes" or "steps"; by default what the budget counts.
+            of: "training", or "evaluations"; by default training, where single episodes are kept.
+        """
+        unit = self.experiment.budget.unit if unit is None else unit
+        of = ("evaluations" if self.experiment.counts_updates else "training") if of is None else of
+        if unit not in (EPISODES, STEPS) or of not in ("training", "evaluations"):
+            raise InputError("curve", (unit, of), "episodes or steps, of training or evaluations")
+        if of == "evaluations":
+            return self._evaluation_curve(unit)
+        if self.experiment.counts_updates:
+            raise InputError("curve", of, "evaluations: a run on a game keeps no single episodes")
+        return self._training_curve(unit)
+
+    def _evaluation_curve(self, unit: str) -> Curve:
+        if not self.experiment.evaluations or unit != self.experiment.budget.unit:
+            raise InputError("curve", unit, f"runs that were evaluated, by {self.experiment.budget.unit}")
+        count = int(self.evaluations.evaluated.max(initial=0))
+        return Curve(unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations")
+
+    def _training_curve(self, unit: str) -> Curve:
+        if unit == EPISODES:
+            played = int(self.episodes_done.max(initial=0))
+            return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), "training")
+        everyone = int(self.steps_done.min(initial=0)) if self.experiment.trials else 0
+        edges = np.unique(np.linspace(0, everyone, CURVE_POINTS + 1).round()).astype(np.int64)[1:]
+        ends = np.cumsum(self.lengths, axis=1, dtype=np.int64)
+        values = np.full((self.experiment.trials, len(edges)), np.nan)
+        for trial, played in enumerate(self.episodes_done):
+            place = np.searchsorted(edges, ends[trial, :played], side="left")
+            within = place < len(edges)
+            total = np.bincount(place[within], self.returns[trial, :played][within], len(edges))
+            count = np.bincount(place[within], minlength=len(edges))
+            latest = np.maximum.accumulate(np.where(count > 0, np.arange(len(edges)), -1))  # carried where none ended
+            mean = np.divide(total, count, out=np.full(len(edges), np.nan), where=count > 0)
+            values[trial] = np.where(latest >= 0, mean[np.maximum(latest, 0)], np.nan)
+        return Curve(unit, edges, values, "training")
+
+    @property
+    def latest(self) -> Array:
+        """What each trial came to lately [trials]: its last evaluation on games, else its last 100 episodes."""
+        if self.experiment.counts_updates:
+            last = self.evaluations.evaluated - 1
+            means = self.evaluations.means[np.arange(len(last)), np.maximum(last, 0)]
+            return np.where(last >= 0, means, np.nan)
+        played = self.episodes_done
+        rows = zip(self.returns, played, strict=True)
+        return np.array([np.mean(row[max(0, n - SHOWN) : n], dtype=np.float64) if n else np.nan for row, n in rows])
+
+    # --- how far it is -----------------------------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        """Whether every trial has played all its episodes."""
-        return bool(np.all(self.episodes_done == self.experiment.episodes))
+        """Whether every trial has done all that it should."""
+        return all(self._has_ended())
+
+    def _has_ended(self) -> list[bool]:
+        solved = self.solved_at > 0
+        evaluated = self.evaluations.evaluated == self.experiment.evaluations
+        if self.experiment.counts_updates:
+            return (evaluated | solved).tolist()
+        done = self.episodes_done if self.experiment.budget.unit == EPISODES else self.steps_done
+        return ((done >= self.experiment.budget.amount) & evaluated | solved).tolist()
+
+    @property
+    def status(self) -> list[str]:
+        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
+        unit, per_call = ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
+        looks = "evaluation" if self.experiment.evaluations else "episode"
+        trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
+        return [
+            f"diverged at {unit} {diverged * per_call}"
+            if diverged
+            else (f"solved at {looks} {solved}" if solved else ("finished" if ended else f"{unit} {calls * per_call}"))
+            for diverged, solved, ended, calls in trials
+        ]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything learned: curves, weights, optimiser states, replay. Equal digests are equal bits."""
+        """SHA-256 of everything learned: curves, weights, optimiser states, replay, emulators. Equal digests are equal
+        bits.
+        """
         learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
         return store.digest_of_arrays(learned, {})
+
+    # --- agents ------------------------------------------------------------------------------------------------------
 
     @property
     def snapshots(self) -> tuple[int, ...]:
         """The moments, after so many episodes, from which `agent` has the networks of every trial."""
         done = -1 if self._arrays is None else int(self.episodes_done.min())
         return tuple(episode for episode in self.manifest.snapshots if episode <= done)
-
-    @property
-    def status(self) -> list[str]:
-        """One for each trial: `finished`, `episode N` or `diverged at episode N`."""
-        return [
-            f"diverged at episode {diverged}"
-            if diverged
-            else ("finished" if done == self.experiment.episodes else f"episode {done}")
-            for diverged, done in zip(self.diverged_at, self.episodes_done, strict=True)
-        ]
 
     def agent(self, trial: int = 0, episode: int | None = None) -> Agent:
         """The agent of one trial as it is at the last checkpoint, or as it was after one of the `snapshots`."""
@@ -101,21 +215,131 @@ class Run(StoredRun):
             raise InputError("episode", episode, f"one that was kept: {kept}")
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
-        prefix = STATE if episode is None else f"{SNAPSHOTS}{episode}/"
-        parts = tuple(prefix + part for part in NETWORKS)
-        learned = {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(parts)}
-        if any(array.shape[:1] != (self.experiment.trials,) for array in learned.values()):
-            raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: networks of other trials")
-        of_trial = {name: array[trial] for name, array in learned.items()}
         try:
-            networks = networks_from_arrays(self.experiment, self.manifest.spaces, of_trial)
-        except (KeyError, ValueError) as fault:
+            learned = self._learned(trial, STATE if episode is None else f"{SNAPSHOTS}{episode}/")
+            networks = networks_from_arrays(self.experiment, self.manifest.spaces, learned)
+        except (KeyError, ValueError, IndexError) as fault:
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {fault}") from None
         return Agent(self.experiment, self.manifest.spaces, trial, networks)
 
-    def _array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    def _learned(self, trial: int, prefix: str) -> Arrays:
+        """The arrays of a trial's networks, by an agent's names."""
+        assert self._arrays is not None
+        own = f"trial/{trial}/{prefix}"  # where trials are kept apart
+        if any(name.startswith(own) for name in self._arrays):
+            parts = tuple(own + part for part in NETWORKS)
+            return {name.removeprefix(own): x for name, x in self._arrays.items() if name.startswith(parts)}
+        parts = tuple(prefix + part for part in NETWORKS)
+        learned = {name.removeprefix(prefix): x for name, x in self._arrays.items() if name.startswith(parts)}
+        if any(array.shape[:1] != (self.experiment.trials,) for array in learned.values()):
+            raise ValueError("networks of other trials")
+        return {name: array[trial] for name, array in learned.items()}
+
+    # --- reading arrays ----------------------------------------------------------------------------------------------
+
+    def _array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
         assert self._arrays is not None
         array = self._arrays.get(name)
         if array is None or array.shape != shape or array.dtype != dtype:
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {name}")
         return array
+
+    def _of_trials(self, name: str) -> Array:
+        """A number that each trial's state has, int32 [trials]."""
+        assert self._arrays is not None
+        if not self.experiment.counts_updates:
+            return self._array(STATE + name, (self.experiment.trials,), np.int32)
+        places = range(self.experiment.trials)
+        return np.array([self._array(f"trial/{place}/{STATE}{name}", (), np.int32) for place in places])
+
+    def _shape_of_curves(self) -> tuple[int, int]:
+        assert self._arrays is not None
+        if self.experiment.episodes is not None:
+            return self.experiment.trials, self.experiment.episodes
+        returns = self._arrays.get("returns")
+        return self.experiment.trials, returns.shape[1] if returns is not None and returns.ndim == 2 else 0
+
+    # --- for people --------------------------------------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, str]:
+        """What there is to say in a few words."""
+        experiment, latest = self.experiment, self.latest
+        ended = sum(self._has_ended())
+        facts = {
+            "environment": experiment.environment,
+            "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner}, {experiment.engine} engine)",
+            "settings": self.manifest.origin or "as given",
+            "trials": f"{experiment.trials}, of {experiment.budget}, from seed {experiment.seed}",
+            "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",
+        }
+        if np.isfinite(latest).all():
+            of = "last evaluation" if experiment.counts_updates else f"last {SHOWN} episodes"
+            facts["mean return"] = f"{np.mean(latest):.4g} ({of}; worst trial {np.min(latest):.4g})"
+        diverged = int(np.sum(self.diverged_at > 0))
+        if diverged:
+            facts["diverged"] = f"{diverged} trials"
+        return {**facts, "folder": str(self.path)}
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {words}" for name, words in self._facts().items()]
+        return "\n".join(["Run", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
+            for name, words in self._facts().items()
+        )
+        return f"<table><caption>Run</caption>{rows}</table>"
+
+    def plot(self, unit: str | None = None, of: str | None = None) -> "Figure":
+        """A figure of the learning curve: the mean over trials and every trial; needs matplotlib.
+
+        Args:
+            unit: as for `curve`.
+            of: as for `curve`.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MacError("figures need matplotlib: pip install 'mean-actor-critic[plots]'") from None
+        curve = self.curve(unit, of)
+        algorithm = algorithm_of(self.experiment.algorithm)
+        figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+        axes = figure.subplots()
+        for values in curve.values if curve.n > 1 else ():
+            axes.plot(curve.x, values, color=algorithm.colour, alpha=max(0.08, 0.6 / curve.n), linewidth=0.8)
+        everyone = np.isfinite(curve.values).all(axis=0)
+        mean = np.mean(curve.values[:, everyone], axis=0)
+        label = f"{algorithm.title}, mean of {curve.n} trials" if curve.n > 1 else f"{algorithm.title}, 1 trial"
+        axes.plot(curve.x[everyone], mean, color=algorithm.colour, linewidth=2, label=label)
+        unit_in_words = "Episode" if curve.unit == EPISODES else "Agent steps"
+        ylabel = "Return" if curve.of == "training" else "Return of evaluations"
+        axes.set(xlabel=unit_in_words, ylabel=ylabel, title=self.experiment.environment)
+        axes.legend(frameon=False)
+        axes.grid(alpha=0.25)
+        return figure
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Every episode of training, or every evaluation on games, as a row of a DataFrame; needs pandas."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MacError("tables need pandas: pip install 'mean-actor-critic[pandas]'") from None
+        numbers = self.experiment.trial_numbers()
+        if self.experiment.counts_updates:
+            curve = self.curve()
+            trial, point = np.nonzero(np.isfinite(curve.values))
+            return pd.DataFrame(
+                {"trial": numbers[trial], "steps": curve.x[point], "mean_score": curve.values[trial, point]}
+            )
+        trial, episode = np.nonzero(self.lengths > 0)
+        return pd.DataFrame(
+            {
+                "trial": numbers[trial],
+                "episode": episode + 1,
+                "return": self.returns[trial, episode],
+                "length": self.lengths[trial, episode],
+                "steps": np.cumsum(self.lengths, axis=1, dtype=np.int64)[trial, episode],
+            }
+        )

@@ -11,6 +11,7 @@ or followed through a symbolic link.
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import itertools
@@ -29,12 +30,14 @@ import safetensors.numpy
 
 from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
 from mean_actor_critic.trees import Arrays
-from mean_actor_critic.spec.atari_experiment import AnyExperiment, any_experiment_from_json
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
-from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, RunBusyError
-from mean_actor_critic.spec.experiment import Experiment, checked_moments
+from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError, RunBusyError
+from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json
+from mean_actor_critic.spec.settings import is_whole
+from mean_actor_critic.engines.curves import lengthened
 
-RUN_FORMAT = "mean_actor_critic run 2"
+RUN_FORMAT = "mean_actor_critic run 3"
+OLD_RUN_FORMAT = "mean_actor_critic run 2"  # whose manifests are still read
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
 RUNS = "runs"  # the folder of run folders, unless said otherwise
 CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
@@ -46,13 +49,23 @@ _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 class Manifest(NamedTuple):
     """What a run folder is about. Fixed when the run begins."""
 
-    experiment: AnyExperiment
+    experiment: Experiment
     spaces: Spaces  # of the environment
     width: int  # trials in one compiled call, of a device: the bits of the results depend on it
     created: str  # ISO 8601, UTC
     versions: dict[str, str]  # of everything else that the bits depend on
     digest: str  # of the file; checkpoints name it, so that they cannot be mixed up between runs
     snapshots: tuple[int, ...] = ()  # episodes after which networks are kept as they were, ascending
+    extended: tuple[tuple[str, int], ...] = ()  # digest and amount of the budgets that it had before, oldest first
+    origin: str = ""  # where its settings came from, in words
+
+    def before(self, digest: str | None) -> Experiment | None:
+        """The experiment as it was when its manifest had this digest; None if it never had."""
+        amounts = {**dict(self.extended), self.digest: self.experiment.budget.amount}
+        if digest not in amounts:
+            return None
+        budget = self.experiment.budget._replace(amount=amounts[digest])
+        return dataclasses.replace(self.experiment, budget=budget)
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
@@ -71,7 +84,7 @@ def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Non
     write_whole(path, content)
 
 
-def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
+def read_arrays(path: Path, format_name: str | tuple[str, ...]) -> tuple[Arrays, dict[str, str]]:
     """The arrays and words of a file written by `write_arrays` with `format_name` as its "format" word.
 
     Raises:
@@ -85,8 +98,9 @@ def read_arrays(path: Path, format_name: str) -> tuple[Arrays, dict[str, str]]:
         metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__") or {}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
-    if metadata.get("format") != format_name:
-        raise DamagedFileError(f"{path}: is not a file of the kind “{format_name}”")
+    formats = (format_name,) if isinstance(format_name, str) else format_name
+    if metadata.get("format") not in formats:
+        raise DamagedFileError(f"{path}: is not a file of the kind “{formats[0]}”")
     claimed = metadata.pop("sha256", None)
     if claimed != digest_of_arrays(arrays, metadata):
         raise DamagedFileError(f"{path}: is damaged: its content does not match its checksum")
@@ -152,22 +166,23 @@ def make_folder(path: Path) -> None:
 
 
 def read_document(
-    file: Path, format_name: str, names: set[str], optional: frozenset[str] = frozenset()
+    file: Path, format_name: str | tuple[str, ...], names: set[str], optional: frozenset[str] = frozenset()
 ) -> tuple[dict[str, Any], str]:
     """The JSON that `create_folder` wrote, with these `names` beside its format, and its checksum.
 
-    What is `optional` may be missing.
+    What is `optional` may be missing. There may be several formats.
 
     Raises:
         DamagedFileError: it is not what was written.
     """
-    kind = format_name.split()[1]  # "mean_actor_critic run 2"
+    formats = (format_name,) if isinstance(format_name, str) else format_name
+    kind = formats[0].split()[1]  # "mean_actor_critic run 3"
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a {kind}")
     try:
         document = json.loads(read_whole(file, LARGEST_JSON))
     except (ValueError, RecursionError):
         raise damaged from None
-    if not isinstance(document, dict) or document.get("format") != format_name:
+    if not isinstance(document, dict) or document.get("format") not in formats:
         raise damaged
     digest = document.pop("sha256", None)
     try:
@@ -182,11 +197,12 @@ def read_document(
 
 def create_run(
     path: Path,
-    experiment: AnyExperiment,
+    experiment: Experiment,
     spaces: Spaces,
     width: int,
     versions: Mapping[str, str],
     snapshots: Sequence[int] = (),
+    origin: str = "",
 ) -> Manifest:
     """Make the folder of a new run, or fill an empty one.
 
@@ -201,9 +217,31 @@ def create_run(
         "width": width,
         "created": now(),
         "versions": dict(versions),
+        "origin": origin,
         **({"snapshots": list(snapshots)} if snapshots else {}),
     }
     create_folder(path, "manifest.json", document)
+    return read_manifest(path)
+
+
+def extend_run(path: Path, manifest: Manifest, experiment: Experiment) -> Manifest:
+    """Write the manifest of a run anew with a longer budget, for the process that holds the lock.
+
+    Its checkpoints stay what they are: the new manifest names the budgets that they were written with.
+    """
+    document = {
+        "format": RUN_FORMAT,
+        "experiment": experiment.to_json(),
+        "spaces": manifest.spaces.to_json(),
+        "width": manifest.width,
+        "created": manifest.created,
+        "versions": dict(manifest.versions),
+        "origin": manifest.origin,
+        "extended": [*map(list, manifest.extended), [manifest.digest, manifest.experiment.budget.amount]],
+        **({"snapshots": list(manifest.snapshots)} if manifest.snapshots else {}),
+    }
+    checked = {**document, "sha256": digest_of_document(document)}
+    write_whole(path / "manifest.json", json.dumps(checked, indent=2).encode())
     return read_manifest(path)
 
 
@@ -223,7 +261,8 @@ def read_manifest(path: Path) -> Manifest:
     if not os.path.lexists(file):
         raise InputError("run", str(path), "a run folder (with a manifest.json), as mac train makes")
     names = {"experiment", "spaces", "width", "created", "versions"}
-    document, digest = read_document(file, RUN_FORMAT, names, frozenset({"snapshots"}))
+    optional = frozenset({"snapshots", "origin", "extended"})
+    document, digest = read_document(file, (RUN_FORMAT, OLD_RUN_FORMAT), names, optional)
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a run")
     width, created, versions = (document[key] for key in ("width", "created", "versions"))
     if not isinstance(created, str) or not isinstance(versions, dict):
@@ -231,15 +270,24 @@ def read_manifest(path: Path) -> Manifest:
     if not all(isinstance(version, str) for version in versions.values()):
         raise damaged
     try:
-        experiment = any_experiment_from_json(document["experiment"])
+        experiment = experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
-        episodes = experiment.episodes if isinstance(experiment, Experiment) else 0
-        snapshots = checked_moments(document.get("snapshots", []), episodes)
+        snapshots = checked_moments(document.get("snapshots", []), experiment.episodes)
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None
     if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= experiment.trials:
         raise damaged
-    return Manifest(experiment, spaces, width, created, versions, digest, snapshots)
+    extended, origin = document.get("extended", []), document.get("origin", "")
+    if not isinstance(origin, str) or not isinstance(extended, list) or not all(map(_is_extension, extended)):
+        raise damaged
+    return Manifest(
+        experiment, spaces, width, created, versions, digest, snapshots, tuple(map(tuple, extended)), origin
+    )
+
+
+def _is_extension(part: Any) -> bool:
+    """Whether it is the digest of a manifest and the amount of its budget."""
+    return isinstance(part, list) and len(part) == 2 and isinstance(part[0], str) and is_whole(part[1], 1, 2**63)
 
 
 def digest_of_document(document: Mapping[str, Any]) -> str:
@@ -284,15 +332,18 @@ def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> 
         seen.add(file)
         try:
             arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT)
-            if metadata.get("run") != manifest.digest:
+            before = manifest.before(metadata.get("run"))
+            if before is None:
                 raise DamagedFileError(f"{file}: belongs to another run")
-        except DamagedFileError as fault:
+        except (DamagedFileError, MissingFileError) as fault:
             if os.path.lexists(file):
                 damaged[file] = str(fault)
             continue
         for bad in damaged if set_aside else ():
             with disk_faults(bad, "set aside"):
                 bad.rename(bad.with_name(bad.name + ".damaged"))
+        if before != manifest.experiment:
+            arrays = lengthened(before, manifest.experiment, arrays)
         return Checkpoint(arrays, list(damaged.values()))
     if damaged:
         raise DamagedFileError("; ".join(damaged.values()) + "; no earlier checkpoint is left")

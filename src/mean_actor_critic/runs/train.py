@@ -1,276 +1,461 @@
 """Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
 
 import concurrent.futures
+import contextlib
 import datetime
 import functools
+import inspect
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
-import jax
+import numpy as np
 
-from mean_actor_critic.files import as_file_name
-from mean_actor_critic.trees import Arrays
-from mean_actor_critic.runs import store
-from mean_actor_critic.spec.atari_experiment import GAME
-from mean_actor_critic.environments.catalogue import AUTO, EnvironmentSpec, environment_of, find_environment, resume_words
+from mean_actor_critic.engines import devices
+from mean_actor_critic.engines.memory import memory_faults, need, require_memory
+from mean_actor_critic.engines.study import Study, choose_width, make_study
+from mean_actor_critic.environments.catalogue import (
+    AUTO,
+    EnvironmentSpec,
+    engine_of,
+    environment_of,
+    find_environment,
+    find_game,
+    remember,
+    resume_words,
+)
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
-from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted, OutOfMemoryError
-from mean_actor_critic.spec.experiment import MAX_EPISODE_STEPS, Experiment, checked_moments, make_experiment, require_whole
-from mean_actor_critic.spec.presets import TUNED, settings_for
-from mean_actor_critic.progress import Progress, Show
-from mean_actor_critic.runs.run import Run
-from mean_actor_critic.engines import devices
-from mean_actor_critic.runs import signals
-from mean_actor_critic.engines.study import Advancing, Study, choose_width, make_study
-from mean_actor_critic.runs import store
-from mean_actor_critic.spec.atari_experiment import GAME
-from mean_actor_critic.environments.catalogue import AUTO
-from mean_actor_critic.environments.catalogue import EnvironmentSpec
-from mean_actor_critic.environments.catalogue import environment_of
-from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.environments.catalogue import resume_words
-from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS
-from mean_actor_critic.environments.hosted.fleet import WorkerLimits
-from mean_actor_critic.errors import EnvironmentFault
-from mean_actor_critic.errors import InputError
-from mean_actor_critic.errors import Interrupted
-from mean_actor_critic.spec.experiment import MAX_EPISODE_STEPS
-from mean_actor_critic.spec.experiment import Experiment
-from mean_actor_critic.spec.experiment import checked_moments
-from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.experiment import require_whole
-from mean_actor_critic.spec.presets import TUNED
-from mean_actor_critic.spec.presets import settings_for
-from mean_actor_critic.progress import Progress
-from mean_actor_critic.progress import Show
-from mean_actor_critic.runs.run import Run
-from mean_actor_critic.engines import devices
-from mean_actor_critic.runs import signals
-from mean_actor_critic.engines.memory import memory_faults
-from mean_actor_critic.engines.memory import need
-from mean_actor_critic.engines.memory import require_memory
-from mean_actor_critic.engines.study import Advancing
-from mean_actor_critic.engines.study import Study
-from mean_actor_critic.engines.study import choose_width
-from mean_actor_critic.engines.study import make_study
+from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
+from mean_actor_critic.files import as_file_name, disk_faults
+from mean_actor_critic.learning.estimators import estimator_of
+from mean_actor_critic.progress import STOP, Answer, Progress, Show, progress_display
+from mean_actor_critic.runs import signals, store
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.run import AGENTS, BEST, Run
+from mean_actor_critic.spec.algorithms import checked_algorithm
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.experiment import Budget, Experiment, checked_moments, make_experiment, settings_for_engine
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
+from mean_actor_critic.spec.presets import start_from
+from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
+from mean_actor_critic.spec.typed import Settings
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
+USUAL_EPISODES = 200  # of a trial, unless said otherwise
+PAPERS_STEPS = 50_000_000  # agent steps of a trial on games, four frames each
+CHECKPOINT_SECONDS = {"atari": 300.0}  # of one trial there it has 15 megabytes; elsewhere `store.CHECKPOINT_SECONDS`
+KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
-OnStart = Callable[[Path, EnvironmentSpec], None]
-OnCurves = Callable[[Any, Any], None]
-AnyStudy = TypeVar("AnyStudy", bound=Advancing)
 Result = TypeVar("Result")
+
+
+class Started(NamedTuple):
+    """What is about to be trained, for those who want to say so."""
+
+    path: Path
+    environment: EnvironmentSpec
+    manifest: store.Manifest
+
+
+OnStart = Callable[[Started], None]
+OnStudy = Callable[[Study], None]
+
+
+class _Watchers(NamedTuple):
+    """Who is told of a training. What they return is looked at: STOP ends it."""
+
+    on_start: OnStart | None = None
+    on_progress: Callable[[Progress], Answer] | None = None
+    on_study: OnStudy | None = None
 
 
 def train(
     environment: Any,
-    algorithm: str = "mac",
+    algorithm: Any = "mac",
     *,
     trials: int = 1,
-    episodes: int = 200,
+    episodes: int | None = None,
+    steps: int | None = None,
+    until: float | None = None,
+    evaluate_every: int | None = None,
     seed: int = 0,
     first_trial: int = 0,
     engine: str = AUTO,
+    learner: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
-    preset: str = TUNED,
+    preset: str | None = None,
+    protocol: str | None = None,
     workers: int | None = None,
     step_seconds: float = STEP_SECONDS,
     out: str | Path | None = None,
-    checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
+    checkpoint_seconds: float | None = None,
     snapshots: int | Sequence[int] = 0,
-    on_progress: Show | None = None,
+    progress: bool = True,
+    on_progress: Callable[[Progress], Answer] | None = None,
     on_start: OnStart | None = None,
-    on_curves: OnCurves | None = None,
-    **settings: Any,
+    on_study: OnStudy | None = None,
+    **settings: Unpack[Settings],
 ) -> Run:
     """Train `trials` independent agents and keep everything in a run folder.
 
     Args:
-        environment: a Gymnasium id such as "LunarLander-v3" ("package:Id-v0" imports the package first), a callable
-            that makes a gymnasium.Env, "module:callable", or a functional environment (`FuncEnv`), which needs
-            `max_episode_steps`.
-        algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce" or "reinforce".
+        environment: a Gymnasium id such as "LunarLander-v3" or "ALE/Pong-v5" ("package:Id-v0" imports the package
+            first), a callable that makes a gymnasium.Env, "module:callable", or a functional environment (`FuncEnv`),
+            which needs `max_episode_steps`.
+        algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce", "reinforce", on games "a2c";
+            or an estimator of your own: a function from `Evidence` to weights [time, action].
         trials: how many.
-        episodes: of each trial.
+        episodes: the budget of each trial in episodes; 200 by default.
+        steps: the budget of each trial in agent steps instead: on games the only one, 50 million by default (frames are
+            four times as many).
+        until: end a trial early when its mean return is that high: over its last 100 episodes, or of its last
+            evaluation where there are evaluations.
+        evaluate_every: play evaluations that often, in the unit of the budget; on games every 200 000 steps.
         seed: trial i is a pure function of (seed, i, settings).
         first_trial: the number of the first trial, to add trials to a study or to run one again alone.
-        engine: "compiled" for JAX programs, "hosted" for environments in worker processes; "auto" chooses.
+        engine: "compiled" for JAX programs, "hosted" for environments in worker processes, "atari" for ALE's emulators;
+            "auto" chooses.
+        learner: "episodic" or, on games, "rollout"; by default the engine's usual one.
         env_kwargs: keyword arguments for the environment.
         max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
             1000 if it has none.
         preset: "tuned"; or the winners of the paper's search by its rule ("paper"), or by all episodes ("paper-area").
-        workers: processes that step hosted environments; by default one per core.
+        protocol: of games: "paper", or "machado" for sticky actions and whole games.
+        workers: processes that step hosted environments, threads that step a trial's emulators; by default one per
+            core. Their number changes no bits.
         step_seconds: a hosted environment that takes longer for one step is taken to hang.
         out: the run folder, new or empty; by default one below `runs/`.
-        checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost.
+        checkpoint_seconds: time between checkpoints, which is what a kill -9 or a power cut can cost; 30 by default, on
+            games 300.
         snapshots: moments of training from which every trial's networks are kept, for `Run.agent(trial, episode)`: how
             many, evenly spaced from before the first episode to after the last, or a list of episodes.
-        on_progress: called after every segment.
-        on_start: called once with the run folder and the environment, before training begins.
-        on_curves: called after every segment with returns and lengths [trials, episodes] so far, to look at only.
+        progress: show a progress bar, unless `on_progress` is given.
+        on_progress: called after every segment; training ends, with a checkpoint, if it returns `STOP` or raises.
+        on_start: called once, before training begins.
+        on_study: called after every segment with the curves and evaluations so far, to look at only.
         **settings: by the names of `mac train --help`; the rest come from the preset of the environment and algorithm.
             A number may be given for each trial, as a list.
 
     Raises:
         InputError: something cannot be used; nothing was written.
         DiskError: the disk refused; what was written before is whole.
-        OutOfMemoryError: there is less memory than the run needs; if that is clear beforehand, nothing was written.
         EnvironmentFault: an environment failed; what was learned before is on disk.
         Interrupted: a signal came; what is on disk is whole.
     """
-    check_seconds(checkpoint_seconds)
     limits = WorkerLimits(workers, step_seconds).checked()
+    asked: dict[str, Any] = dict(settings)
+    if evaluate_every is not None:
+        asked["evaluation_interval"] = evaluate_every
     if max_episode_steps is not None:
-        max_episode_steps = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
-    if engine == AUTO and isinstance(environment, str) and environment.startswith(GAME):
-        raise InputError("environment", environment, "other environments; train_atari trains on Atari games")
-    spec = find_environment(environment, engine, env_kwargs, max_episode_steps, step_seconds)
+        asked["max_episode_steps"] = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
+    spec, experiment, origin = plan(
+        environment,
+        algorithm,
+        trials=trials,
+        episodes=episodes,
+        steps=steps,
+        seed=seed,
+        settings=asked,
+        engine=engine,
+        learner=learner,
+        env_kwargs=env_kwargs,
+        preset=preset,
+        protocol=protocol,
+        first_trial=first_trial,
+        until=until,
+        seconds=step_seconds,
+    )
+    seconds = _checked_seconds(checkpoint_seconds, experiment)
+    moments = checked_moments(snapshots, experiment.episodes)
+    versions = devices.versions(experiment.engine)
+    require_memory(need(experiment, spec.spaces, moments))
+    name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
+    path = Path(out) if out is not None else free_folder(name)
+    manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
+    with _shown(progress, on_progress, experiment) as show:
+        return _carry_on(path, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
+
+
+class Plan(NamedTuple):
+    """What is to be trained, where, and where its settings come from."""
+
+    environment: EnvironmentSpec
+    experiment: Experiment
+    origin: str
+
+
+def plan(
+    environment: Any,
+    algorithm: Any,
+    *,
+    trials: int,
+    seed: int,
+    settings: Mapping[str, Any],
+    episodes: int | None = None,
+    steps: int | None = None,
+    engine: str = AUTO,
+    learner: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    protocol: str | None = None,
+    first_trial: int = 0,
+    until: float | None = None,
+    seconds: float = STEP_SECONDS,
+) -> Plan:
+    """What `train` would train, checked; the arguments are its own.
+
+    Raises:
+        InputError: something cannot be used.
+    """
+    engine = engine_of(environment, engine)
+    name, _ = checked_algorithm(algorithm)
+    limit = settings.get("max_episode_steps")
+    if engine == "atari":
+        if env_kwargs:
+            raise InputError("env_kwargs", dict(env_kwargs), "settings: everything about the emulators is one")
+        if limit is not None:
+            raise InputError("max_episode_steps", limit, "max_episode_frames, with Atari games")
+        spec, environment_name = None, environment
+    else:
+        spec = find_environment(environment, engine, env_kwargs, limit, seconds)
+        engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
+    start = start_from(
+        environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol
+    )
     experiment = make_experiment(
-        spec.name,
+        environment_name,
         algorithm,
         trials,
-        episodes,
+        _budget(episodes, steps, engine),
         seed,
-        {**settings_for(spec.name, spec.max_episode_steps, algorithm, preset), **settings},
+        {**start.settings, **settings},
         first_trial=first_trial,
-        engine=spec.engine,
+        engine=engine,
+        learner=learner,
         environment_kwargs=env_kwargs,
+        until=until,
     )
-    moments = checked_moments(snapshots, experiment.episodes)
-    versions = devices.versions(spec.engine)
-    require_memory(need(experiment, spec.spaces, moments))
-    width = choose_width(experiment.setup, experiment.trials, spec.engine)
-    path = Path(out) if out is not None else free_folder(f"{as_file_name(spec.name)}-{algorithm}-seed{seed}")
-    manifest = store.create_run(path, experiment, spec.spaces, width, versions, moments)
-    return _carry_on(path, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, on_start, on_curves)
+    estimator_of(experiment.setup)  # a name that is no algorithm's is known by its function alone
+    if spec is None:
+        spec = find_game(environment_name, experiment.rules)
+    remember(spec, environment)
+    return Plan(spec, experiment, start.origin)
+
+
+def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
+    """What each trial may use up: episodes or steps, whichever was asked for."""
+    if episodes is not None and steps is not None:
+        raise InputError("steps", steps, "either steps or episodes")
+    if steps is not None:
+        return Budget(STEPS, steps)
+    if episodes is not None:
+        return Budget(EPISODES, episodes)
+    return Budget(STEPS, PAPERS_STEPS) if engine == "atari" else Budget(EPISODES, USUAL_EPISODES)
 
 
 def resume(
-    path: str | Path,
+    path: "str | Path | Run",
     environment: Any = None,
     *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    algorithm: Any = None,
     workers: int | None = None,
     step_seconds: float = STEP_SECONDS,
-    checkpoint_seconds: float = store.CHECKPOINT_SECONDS,
-    on_progress: Show | None = None,
-    on_curves: OnCurves | None = None,
+    checkpoint_seconds: float | None = None,
+    progress: bool = True,
+    on_progress: Callable[[Progress], Answer] | None = None,
+    on_start: OnStart | None = None,
+    on_study: OnStudy | None = None,
 ) -> Run:
-    """Continue an interrupted run to its end. The results are those of a run that was never interrupted, bit for bit.
+    """Continue an interrupted run to its end, or beyond it. The results are those of a run that was never interrupted,
+    or that was as long from the start, bit for bit.
 
     Args:
-        path: the run folder.
+        path: the run folder, or the run.
         environment: what the run was started with, if it cannot be found by name.
+        episodes: a longer budget than the run has, where it counts episodes.
+        steps: a longer budget than the run has, where it counts steps.
+        algorithm: the estimator that the run was started with, if it was a function.
         workers: as for `train`; their number changes no bits.
         step_seconds: as for `train`.
-        checkpoint_seconds: time between checkpoints.
-        on_progress: called after every segment.
-        on_curves: as for `train`.
+        checkpoint_seconds: as for `train`.
+        progress: as for `train`.
+        on_progress: as for `train`.
+        on_start: as for `train`.
+        on_study: as for `train`.
     """
-    check_seconds(checkpoint_seconds)
     limits = WorkerLimits(workers, step_seconds).checked()
-    folder = Path(path)
+    folder = path.path if isinstance(path, Run) else Path(path)
     manifest = store.read_manifest(folder)
     experiment = manifest.experiment
-    if not isinstance(experiment, Experiment):
-        raise InputError("run", str(path), "a run that counts episodes; resume_atari continues those on Atari games")
+    longer = _longer(experiment, episodes, steps)
     spec = environment_of(experiment, manifest.spaces, environment, step_seconds)
+    seconds = _checked_seconds(checkpoint_seconds, experiment)
     changed = devices.changes(manifest.versions, spec.engine)
-    require_memory(need(experiment, spec.spaces, manifest.snapshots))
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
-    return _carry_on(folder, manifest, experiment, spec, limits, checkpoint_seconds, on_progress, None, on_curves)
+    require_memory(need(longer or experiment, spec.spaces, manifest.snapshots))
+    if longer is not None:
+        with store.sole_writer(folder):
+            manifest = store.extend_run(folder, store.read_manifest(folder), longer)
+    if algorithm is not None:
+        manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
+    estimator_of(manifest.experiment.setup)
+    with _shown(progress, on_progress, manifest.experiment) as show:
+        return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
+
+
+def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> Experiment | None:
+    """The experiment with the longer budget that was asked for; None if none was."""
+    asked = {EPISODES: episodes, STEPS: steps}
+    for unit, amount in asked.items():
+        if amount is not None and unit != experiment.budget.unit:
+            raise InputError(unit, amount, f"{experiment.budget.unit}, which this run counts")
+    amount = asked[experiment.budget.unit]
+    return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
+
+
+def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
+    import dataclasses
+
+    name, estimator = checked_algorithm(algorithm)
+    if name != experiment.algorithm:
+        raise InputError("algorithm", name, f"{experiment.algorithm}, which this run was started with")
+    return dataclasses.replace(experiment, setup=dataclasses.replace(experiment.setup, estimator=estimator))
+
+
+@contextlib.contextmanager
+def _shown(
+    progress: bool, on_progress: Callable[[Progress], Answer] | None, experiment: Experiment
+) -> Iterator[Callable[[Progress], Answer]]:
+    """What is told of each segment: who asked to be, or a progress bar."""
+    if on_progress is not None:
+        yield on_progress
+        return
+    with progress_display(quiet=not progress) as watch:
+        yield watch(f"{experiment.environment} {experiment.algorithm}")
 
 
 def _carry_on(
     path: Path,
     manifest: store.Manifest,
-    experiment: Experiment,
     environment: EnvironmentSpec,
     limits: WorkerLimits,
     checkpoint_seconds: float,
-    on_progress: Show | None,
-    on_start: OnStart | None = None,
-    on_curves: OnCurves | None = None,
+    watchers: _Watchers,
 ) -> Run:
+    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way."""
     words = resume_words(environment)
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
-
-    def begin(saved: Arrays | None) -> Study:
-        return make_study(experiment, manifest.width, environment, saved, limits, manifest.snapshots)
-
-    def show(study: Study, progress: Progress) -> None:
-        if on_progress:
-            on_progress(progress)
-        if on_curves:
-            on_curves(study.curves.returns, study.curves.lengths)
-
-    started = functools.partial(on_start, path, environment) if on_start else None
-    return Run(path, manifest, carry_on(path, manifest, begin, show, command, checkpoint_seconds, started))
-
-
-def carry_on(
-    path: Path,
-    manifest: store.Manifest,
-    begin: Callable[[Arrays | None], AnyStudy],
-    show: Callable[[AnyStudy, Progress], None],
-    command: str,
-    checkpoint_seconds: float,
-    on_start: Callable[[], None] | None = None,
-    is_due: Callable[[AnyStudy], bool] = lambda _: False,
-) -> store.Checkpoint:
-    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way.
-
-    Args:
-        path: the run folder.
-        manifest: its manifest.
-        begin: makes the study from the arrays of a checkpoint, or from nothing.
-        show: called after every segment.
-        command: what continues the run, to be said if it is interrupted.
-        checkpoint_seconds: between checkpoints.
-        on_start: called once, when nobody else can write to the folder any more.
-        is_due: whether a checkpoint should be written after a segment, whatever the time.
-    """
-    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     advice = f"continue with: {command}"
+    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     with memory_faults("run"), store.sole_writer(path), signals.listening() as listener:
-        if on_start:
-            on_start()
-        saved_arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        study = begun(worker, functools.partial(begin, saved_arrays), listener, advice)
-        del saved_arrays  # the study has its own
-        saved = time.monotonic()
-        unsaved = False
+        if watchers.on_start:
+            watchers.on_start(Started(path, environment, manifest))
+        arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
+        begin = functools.partial(
+            make_study, manifest.experiment, manifest.width, environment, arrays, limits, manifest.snapshots
+        )
+        study = begun(worker, begin, listener, advice)
+        del arrays, begin  # the study has its own
+        saver = _Saver(path, manifest, checkpoint_seconds)
         try:
-            while not study.finished:
-                # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
-                patience = PATIENCE_SECONDS if unsaved else 0.0
-                try:
-                    progress = next_segment(worker, study, listener, patience, advice)
-                except EnvironmentFault as fault:
-                    _save(path, manifest, study)
-                    raise fault.with_advice(f"whole episodes are kept; {advice}") from None
-                show(study, progress)
-                unsaved = True
-                due = study.finished or is_due(study) or time.monotonic() - saved >= checkpoint_seconds
-                if due or listener.received is not None:
-                    _save(path, manifest, study)
-                    saved, unsaved = time.monotonic(), False
+            for progress in _segments(worker, study, listener, saver, advice):
+                if _tell(watchers, study, progress, saver) is STOP:
+                    saver.save(study)
+                    break
+                saver.save_if_due(study, listener.received is not None)
                 if listener.received is not None:
                     raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-            return store.Checkpoint(study.arrays(), warned)
+            return Run(path, manifest, store.Checkpoint(study.arrays(), warned))
         finally:
             study.close()
             worker.shutdown(wait=False)
 
 
+def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
+    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before that is heard of."""
+    for place in study.newly_evaluated:
+        saver.keep_agent(study, place)
+    try:
+        if watchers.on_study:
+            watchers.on_study(study)
+        return watchers.on_progress(progress) if watchers.on_progress else None
+    except BaseException:
+        saver.save(study)
+        raise
+
+
+def _segments(
+    worker: concurrent.futures.ThreadPoolExecutor,
+    study: Study,
+    listener: signals.Listener,
+    saver: "_Saver",
+    advice: str,
+) -> Iterator[Progress]:
+    """Advance a study to its end, and yield after every segment.
+
+    Raises:
+        EnvironmentFault: an environment failed; whole episodes are on disk.
+        Interrupted: a signal came, and a segment did not end in time.
+    """
+    while not study.finished:
+        # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
+        patience = PATIENCE_SECONDS if saver.unsaved else 0.0
+        try:
+            progress = next_segment(worker, study, listener, patience, advice)
+        except EnvironmentFault as fault:
+            saver.save(study)
+            raise fault.with_advice(f"whole episodes are kept; {advice}") from None
+        saver.unsaved = True
+        yield progress
+
+
+class _Saver:
+    """Writes checkpoints and agents of a study."""
+
+    def __init__(self, path: Path, manifest: store.Manifest, seconds: float) -> None:
+        self._path, self._manifest, self._seconds = path, manifest, seconds
+        self._saved_at = time.monotonic()
+        self.unsaved = False  # whether there is anything that no checkpoint has
+
+    def save_if_due(self, study: Study, now: bool) -> None:
+        """Write a checkpoint if the time has come, something important has happened, or `now`."""
+        due = now or study.finished or bool(study.newly_evaluated)
+        if due or time.monotonic() - self._saved_at >= self._seconds:
+            self.save(study)
+
+    def save(self, study: Study) -> None:
+        """Write a checkpoint."""
+        arrays = study.arrays()  # first: with it, what was still being learned begins to count
+        store.write_checkpoint(self._path, self._manifest, study.position, arrays)
+        self._saved_at, self.unsaved = time.monotonic(), False
+
+    def keep_agent(self, study: Study, place: int) -> None:
+        """Write the agent of a trial's last evaluation if it is the best so far, or one of those always kept."""
+        experiment, number = self._manifest.experiment, int(study.evaluations.evaluated[place])
+        means = study.evaluations.means[place, :number]
+        names = [f"{BEST}-{place}"] if means.argmax() == number - 1 else []
+        if number % KEEP_EVERY == 0 or number == experiment.evaluations:
+            unit = experiment.budget.unit.removesuffix("s")
+            names.append(f"{unit}-{experiment.moment_of_evaluation(number - 1):012d}-{place}")
+        if not names:
+            return
+        with disk_faults(self._path, "make the folder of agents"):
+            (self._path / AGENTS).mkdir(exist_ok=True)
+        agent = Agent(experiment, self._manifest.spaces, place, study.networks(place))
+        for name in names:
+            agent.save(self._path / AGENTS / f"{name}.safetensors")
+
+
 def next_segment(
     worker: concurrent.futures.ThreadPoolExecutor,
-    study: Advancing,
+    study: Study,
     listener: signals.Listener,
     patience: float,
     advice: str,
@@ -285,10 +470,10 @@ def next_segment(
 
 def begun(
     worker: concurrent.futures.ThreadPoolExecutor,
-    begin: Callable[[], AnyStudy],
+    begin: Callable[[], Study],
     listener: signals.Listener,
     advice: str,
-) -> AnyStudy:
+) -> Study:
     """A study, made in the worker's thread; a signal is answered meanwhile.
 
     Raises:
@@ -298,7 +483,7 @@ def begun(
     try:
         return _awaited(worker, beginning, listener, 0.0, advice)
     except Interrupted:  # whatever it becomes is not left behind
-        beginning.add_done_callback(lambda done: done.exception() or done.result().close())
+        beginning.add_done_callback(lambda done: None if done.exception() else done.result().close())
         raise
 
 
@@ -317,16 +502,13 @@ def _awaited(
     return future.result()
 
 
-def _save(path: Path, manifest: store.Manifest, study: Advancing) -> None:
-    """Write a checkpoint. A function, so that the arrays do not outlive it: the engine reuses their memory."""
-    arrays = study.arrays()  # first: with it, what was still being learned begins to count
-    store.write_checkpoint(path, manifest, study.position, arrays)
-
-
-def check_seconds(checkpoint_seconds: float) -> None:
-    """Raise an InputError unless it is a time."""
+def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -> float:
+    """The time between checkpoints; an InputError unless it is a time."""
+    if checkpoint_seconds is None:
+        return CHECKPOINT_SECONDS.get(experiment.engine, store.CHECKPOINT_SECONDS)
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
+    return checkpoint_seconds
 
 
 def free_folder(name: str) -> Path:
@@ -335,3 +517,17 @@ def free_folder(name: str) -> Path:
     base = Path(store.RUNS) / f"{name}-{stamp}"
     candidates = [base, *(base.with_name(f"{base.name}-{i}") for i in range(2, 100))]
     return next((path for path in candidates if not path.exists()), base)
+
+
+def _signature() -> inspect.Signature:
+    """That of `train` with every setting as a keyword, for completion in notebooks."""
+    own = inspect.signature(train)
+    known = {name: s.default for engine in ENGINES for name, s in reversed(settings_for_engine(engine).items())}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    taken = {p.name for p in named}
+    more = [inspect.Parameter(name, keyword, default=value) for name, value in known.items() if name not in taken]
+    return own.replace(parameters=[*named, *more])
+
+
+train.__signature__ = _signature()  # type: ignore[attr-defined]

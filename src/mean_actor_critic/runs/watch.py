@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mean_actor_critic.runs.agent import Agent
-from mean_actor_critic.spec.atari_experiment import AtariExperiment
-from mean_actor_critic.environments import atari
-from mean_actor_critic.environments.hosted import fleet, recorder
 from mean_actor_critic.environments.catalogue import environment_of, watchable
+from mean_actor_critic.environments.hosted import fleet, recorder
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.errors import InputError, MacError
-from mean_actor_critic.spec.experiment import SEEDS, require_whole
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.players import Player, load_player
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.experiment import SEEDS
 
 EPISODES = (1, 1000)
 SECONDS = 600.0  # between signs of life: rendering can be slow
@@ -31,10 +31,11 @@ class Video(NamedTuple):
 
 
 def watch(
-    agent: Agent,
+    player: Player,
     out: str | Path,
     episodes: int = 1,
     *,
+    trial: int = 0,
     deterministic: bool = False,
     seed: int = 0,
     environment: Any = None,
@@ -42,9 +43,10 @@ def watch(
     """Record an agent playing, one episode after the other, in one MP4 file.
 
     Args:
-        agent: who plays.
+        player: who plays: an agent, a run, or the path of either.
         out: such as "video.mp4"; the mean return is added to the name: "video_return_231.4.mp4".
         episodes: how many.
+        trial: which trial of a run.
         deterministic: take the most probable action instead of sampling.
         seed: of the episodes, which begin as those of `evaluate` do, but for Atari games.
         environment: what the agent was trained on, if it cannot be found by name.
@@ -58,14 +60,11 @@ def watch(
         raise InputError("out", str(out), "a file in a folder that is there and can be written")
     if importlib.util.find_spec("imageio_ffmpeg") is None:
         raise MacError("videos need imageio-ffmpeg: pip install 'mean-actor-critic[watch]'")
+    loaded = load_player(player)
+    agent = loaded if isinstance(loaded, Agent) else loaded.agent(trial)
     experiment = agent.experiment
-    if isinstance(experiment, AtariExperiment):
-        setup = experiment.setup
-        factory: Any = functools.partial(atari.make_game, setup, atari.find_game(setup, environment).rom)
-        steps = setup.max_episode_frames // setup.frame_skip + 1
-    else:
-        factory = watchable(environment_of(experiment, agent.spaces, environment), experiment.environment_kwargs)
-        steps = experiment.setup.max_episode_steps
+    factory = watchable(environment_of(experiment, agent.spaces, environment), experiment)
+    steps = experiment.rules.max_episode_steps
     number = int(experiment.trial_numbers()[agent.trial])
     seeds = [reset_seed(seed, number, episode, evaluation=True) for episode in range(episodes)]
     unfinished = path.with_name(f".{path.stem}.{os.getpid()}.mp4")
@@ -73,7 +72,7 @@ def watch(
     try:
         answers = fleet.ask(
             recorder.record,
-            experiment.setup.environment,
+            experiment.environment,
             factory,
             functools.partial(_action, agent, deterministic),
             seeds,
@@ -85,7 +84,7 @@ def watch(
         if "refused" in answer:
             raise MacError(answer["refused"])
         if "returns" not in answer:
-            raise MacError(f"{experiment.setup.environment}: its process ended while {answer['trying']}")
+            raise MacError(f"{experiment.environment}: its process ended while {answer['trying']}")
         file = path.with_name(f"{path.stem}_return_{np.mean(answer['returns']):.1f}{path.suffix}")
         unfinished.rename(file)
     finally:

@@ -1,202 +1,388 @@
-"""What to run: `Setup` shapes the compiled program, `Hyper` flows through it, `Experiment` is both and how often.
-
-The fields below are the only place where a setting's default, meaning and limits are written.
-"""
+"""What to run: trials of one algorithm, by one learner, on one environment, for a budget."""
 
 import dataclasses
-import difflib
-import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.spec.settings import (
-    Limits,
-    Setting,
-    choice,
-    is_whole,
-    number,
-    setting,
-    settings_of,
-    switch,
-    whole,
-)
+from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of, checked_algorithm
+from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, STEPS, Hyper, Setup
+from mean_actor_critic.spec.rules import GAME, RULES, EvaluationRules, GameRules, Rules
+from mean_actor_critic.spec.settings import Setting, is_whole, settings_of
 
-
-class Algorithm(NamedTuple):
-    """What the world outside `estimators` needs to know of an algorithm."""
-
-    title: str
-    help: str
-    parts: frozenset[str]  # "critic", "baseline": settings with such a role apply only where the part exists
-
-
-_CRITIC = frozenset({"critic"})
-
-# In the paper's order.
-ALGORITHMS = {
-    "reinforce": Algorithm("REINFORCE", "the return", frozenset()),
-    "advantage_reinforce": Algorithm("Adv. REINFORCE", "the return above a running average", frozenset({"baseline"})),
-    "actor_critic": Algorithm("Actor-Critic", "the critic's value of the action taken", _CRITIC),
-    "advantage_actor_critic": Algorithm("Adv. Actor-Critic", "that value above the state's", _CRITIC),
-    "mac": Algorithm("MAC", "the critic's values averaged over all actions", _CRITIC),
-}
-ENGINES = ("compiled", "hosted")
-ACTIVATIONS = ("relu", "leaky_relu", "tanh")
-OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
-ANY = "any"  # an activation or optimiser that is not fixed when a program is compiled, but told when it runs
 TRIALS = (1, 100_000)
-EPISODES = (1, 10_000_000)
+AMOUNTS = {EPISODES: (1, 10_000_000), STEPS: (1, 2**32 - 1)}  # draws of actions are numbered by 32 bits
 EPISODES_IN_ALL = 10**8  # 800 MB of curves
-DEEPEST_KWARGS = 20  # lists and dictionaries within each other
-MAX_EPISODE_STEPS = (1, 1_000_000)
 FIRST_TRIALS = (0, 10**9)
 SEEDS = (0, 2**31 - 1)
 MOST_SNAPSHOTS = 100  # moments of training at which networks are kept
+MOST_UPDATES = 2**31 - 1
+MOST_EVALUATIONS = 1_000_000
+GAME_TRIALS = (1, 100)
+SOLVED_OVER = 100  # episodes whose mean return `until` is about
+SOLVED_EVERY = 10  # episodes between two looks at it
+# Where an engine's usual values are not those of the settings: games are evaluated as in the paper.
+_USUAL: dict[str, dict[str, Any]] = {"atari": {"evaluation_interval": 200_000, "evaluation_episodes": 50}}
+_RENAMED = {"evaluation_games": "evaluation_episodes"}  # settings in files of format 2
 
 
-def _parse_widths(text: str) -> tuple[int, ...]:
-    return () if text in ("", "none") else tuple(int(part) for part in text.split(","))
+class Budget(NamedTuple):
+    """How long each trial trains. A trial that counts steps ends with the episode, or update, that reaches them."""
+
+    unit: str  # EPISODES or STEPS
+    amount: int
+
+    def __str__(self) -> str:
+        return f"{self.amount:_} {self.unit}"
 
 
-_WIDTHS = Limits(
-    _parse_widths,
-    lambda value: isinstance(value, tuple) and len(value) <= 3 and all(is_whole(v, 1, 65536) for v in value),
-    "up to three widths separated by commas, such as 100,100; none for a linear network",
-    "units of each hidden layer, the same for policy and critic",
-    "any",
-)
+def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Setting]:
+    """All settings of a learner on an engine, by name, with the values that are usual there."""
+    spec = LEARNERS[learner or ENGINES[engine][0]]
+    found = settings_of(RULES[engine], spec.setup, spec.hyper, EvaluationRules)
+    return {name: s._replace(default=_USUAL.get(engine, {}).get(name, s.default)) for name, s in found.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
-    """Everything that shapes the compiled program. Equal setups share one compilation."""
-
-    environment: str
-    algorithm: str = "mac"
-    max_episode_steps: int = whole(200, "agent steps after which an episode is cut off", high=MAX_EPISODE_STEPS[1])
-    hidden: tuple[int, ...] = setting((64,), _WIDTHS)
-    activation: str = choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
-    optimizer: str = choice("adam", OPTIMIZERS, "of both networks")
-    normalize_observations: bool = switch(False, "scale observations by their running mean and deviation")
-    critic_target: str = choice(
-        "expected_sarsa", ("expected_sarsa", "monte_carlo"), "what the critic learns towards", "critic"
-    )
-    time_limit: str = choice(
-        "bootstrap", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end", "critic"
-    )
-    replay_capacity: int = whole(2000, "transitions that the critic's replay holds", "critic")
-    minibatches: int = whole(10, "critic steps after each episode", "critic")
-    batch_size: int = whole(32, "transitions in each critic step", "critic")
-
-    @property
-    def has_critic(self) -> bool:
-        """Whether the algorithm learns action values."""
-        return "critic" in ALGORITHMS[self.algorithm].parts
-
-    def generalised(self) -> "Setup":
-        """The same with ANY activation and optimiser: what settings have in common that can share one program."""
-        return dataclasses.replace(self, activation=ANY, optimizer=ANY)
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyper:
-    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
-
-    actor_lr: Any = number(0.005, 0.0, 1e9, "learning rate of the policy")
-    critic_lr: Any = number(0.01, 0.0, 1e9, "learning rate of the critic", "critic")
-    discount: Any = number(0.9999, 0.0, 1.0, "discount factor per step")
-    baseline_decay: Any = number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", "baseline")
-
-
-SETTINGS: dict[str, Setting] = settings_of(Setup, Hyper)
-HYPER_NAMES = tuple(field.name for field in dataclasses.fields(Hyper))
+def applicable_settings(algorithm: str, engine: str = "compiled", learner: str | None = None) -> list[str]:
+    """Names of the settings that `algorithm` reads."""
+    foreign = {CRITIC, BASELINE, STATE_VALUES} - algorithm_of(algorithm).parts
+    return [name for name, s in settings_for_engine(engine, learner).items() if s.limits.role not in foreign]
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """Trials of one algorithm on one environment. A trial is a pure function of (seed, its number, its settings)."""
 
-    setup: Setup
-    hyper: Hyper
+    environment: str
+    setup: Setup  # of the learner: shapes the compiled program
+    hyper: Hyper  # of the learner: numbers that flow through it
+    rules: Rules  # how the environment is played
+    evaluation: EvaluationRules
     trials: int
-    episodes: int
+    budget: Budget  # of each trial
     seed: int
     first_trial: int = 0  # the number of the first trial: to add trials to a study, or to run one of them alone
     engine: str = "compiled"
     environment_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    until: float | None = None  # a trial ends early when its mean return is that high
+
+    @property
+    def algorithm(self) -> str:
+        """Its name."""
+        return self.setup.algorithm
+
+    @property
+    def learner(self) -> str:
+        """Its name."""
+        return self.setup.learner
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether training is counted in updates of steps of several environments, not in episodes of one."""
+        return LEARNERS[self.learner].unit == STEPS
+
+    @property
+    def episodes(self) -> int | None:
+        """Episodes of each trial; None where the budget is in steps."""
+        return self.budget.amount if self.budget.unit == EPISODES else None
+
+    @property
+    def steps(self) -> int | None:
+        """Agent steps of each trial; None where the budget is in episodes."""
+        return self.budget.amount if self.budget.unit == STEPS else None
+
+    # --- updates: of learners that learn every so many steps of several environments ---------------------------------
+
+    @property
+    def environments(self) -> int:
+        """Environments of a trial, stepped together."""
+        return self.rules.environments if isinstance(self.rules, GameRules) else 1
+
+    @property
+    def steps_per_update(self) -> int:
+        """Agent steps of a trial, over its environments, between two updates."""
+        return self.environments * getattr(self.setup, "rollout_steps", 1)
+
+    @property
+    def updates(self) -> int:
+        """Updates of each trial: the last may take it a little past its steps."""
+        return -(-self.budget.amount // self.steps_per_update)
+
+    # --- evaluations -------------------------------------------------------------------------------------------------
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of each trial: one an interval, and one at the end."""
+        interval = self.evaluation.evaluation_interval
+        if not interval:
+            return 0
+        count = -(-self.budget.amount // interval)
+        # the last interval may be over within an update of the one before
+        last_alike = count > 1 and self.counts_updates and self.update_of_evaluation(count - 2) == self.updates
+        return count - 1 if last_alike else count
+
+    def moment_of_evaluation(self, evaluation: int) -> int:
+        """When an evaluation, counted from 0, takes place, in the budget's unit; on games rounded up to an update."""
+        moment = min((evaluation + 1) * self.evaluation.evaluation_interval, self.budget.amount)
+        return self.update_of_evaluation(evaluation) * self.steps_per_update if self.counts_updates else moment
+
+    def update_of_evaluation(self, evaluation: int) -> int:
+        """Updates after which an evaluation, counted from 0, takes place."""
+        steps = min((evaluation + 1) * self.evaluation.evaluation_interval, self.budget.amount)
+        return -(-steps // self.steps_per_update)
+
+    def evaluation_moments(self) -> np.ndarray[Any, Any]:
+        """When each evaluation takes place [evaluations], in the budget's unit."""
+        return np.array([self.moment_of_evaluation(number) for number in range(self.evaluations)], np.int64)
+
+    @property
+    def most_evaluation_episodes(self) -> int:
+        """Episodes that an evaluation can have: games are played in whole batches."""
+        batch = self.rules.evaluation_environments if isinstance(self.rules, GameRules) else 1
+        return -(-self.evaluation.evaluation_episodes // batch) * batch
+
+    # --- trials ------------------------------------------------------------------------------------------------------
 
     def trial_numbers(self) -> np.ndarray[Any, Any]:
         """The number of each trial [trials], which its randomness comes from."""
         return np.arange(self.first_trial, self.first_trial + self.trials, dtype=np.int32)
 
-    def hyper_of_trials(self) -> Hyper:
+    def hyper_of_trials(self) -> Any:
         """The numbers as arrays [trials]."""
-        return Hyper(
-            **{
-                name: np.broadcast_to(np.asarray(getattr(self.hyper, name), np.float32), (self.trials,))
-                for name in HYPER_NAMES
-            }
+        values = dataclasses.asdict(self.hyper)
+        return type(self.hyper)(
+            **{name: np.broadcast_to(np.asarray(v, np.float32), (self.trials,)) for name, v in values.items()}
         )
+
+    def hyper_of(self, trial: int) -> Any:
+        """The numbers of one trial, by its place, as float32."""
+        values = dataclasses.asdict(self.hyper_of_trials())
+        return type(self.hyper)(**{name: value[trial] for name, value in values.items()})
+
+    # --- as words and JSON -------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
         """The settings that this algorithm reads, by name."""
-        both = {**dataclasses.asdict(self.setup), **dataclasses.asdict(self.hyper)}
-        return {name: both[name] for name in applicable_settings(self.setup.algorithm)}
+        every = {**vars(self.rules), **vars(self.setup), **vars(self.hyper), **vars(self.evaluation)}
+        return {name: every[name] for name in applicable_settings(self.algorithm, self.engine, self.learner)}
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `experiment_from_json` is the inverse."""
         return {
-            "environment": self.setup.environment,
+            "environment": self.environment,
             "environment_kwargs": dict(self.environment_kwargs),
             "engine": self.engine,
-            "algorithm": self.setup.algorithm,
+            "learner": self.learner,
+            "algorithm": self.algorithm,
             "trials": self.trials,
             "first_trial": self.first_trial,
-            "episodes": self.episodes,
+            "budget": self.budget._asdict(),
+            "until": self.until,
             "seed": self.seed,
-            "settings": {
-                name: list(value) if isinstance(value, tuple) else value for name, value in self.settings().items()
-            },
+            "settings": {name: list(v) if isinstance(v, tuple) else v for name, v in self.settings().items()},
         }
 
+    def extended(self, amount: int) -> "Experiment":
+        """The same for a longer budget.
 
-def applicable_settings(algorithm: str) -> list[str]:
-    """Names of the settings that `algorithm` reads."""
-    parts = ALGORITHMS[algorithm].parts
-    return [name for name, setting in SETTINGS.items() if setting.limits.role in parts | {"any"}]
+        Raises:
+            InputError: it is not longer, or the training so far depends on how long it was to be.
+        """
+        low, high = AMOUNTS[self.budget.unit]
+        amount = require_whole(self.budget.unit, amount, low, high)
+        if amount <= self.budget.amount:
+            raise InputError(self.budget.unit, amount, f"more than the run has, {self.budget}")
+        if getattr(self.setup, "schedule", "constant") != "constant":
+            raise InputError(self.budget.unit, amount, f"{self.budget}: its learning rate has fallen to 0 there")
+        return dataclasses.replace(self, budget=self.budget._replace(amount=amount))
 
 
-def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
-    """The error for a name that is not among `known`, with a guess at what was meant."""
-    names = sorted(known)
-    close = difflib.get_close_matches(str(value), names, n=1) or difflib.get_close_matches(
-        str(value).lower(), names, n=1
+def make_experiment(
+    environment: str,
+    algorithm: Any,
+    trials: int,
+    budget: "int | Budget",
+    seed: int,
+    settings: Mapping[str, Any],
+    *,
+    first_trial: int = 0,
+    engine: str = "compiled",
+    learner: str | None = None,
+    environment_kwargs: Mapping[str, Any] | None = None,
+    until: float | None = None,
+) -> Experiment:
+    """A checked experiment.
+
+    Args:
+        environment: its name.
+        algorithm: a name in `ALGORITHMS`, or an estimator: a function from `Evidence` to weights [time, action].
+        trials: how many.
+        budget: of each trial; a bare number counts what the learner's clock counts.
+        seed: of all randomness.
+        settings: that differ from the defaults, by name.
+        first_trial: the number of the first trial.
+        engine: that plays.
+        learner: that learns; None for the engine's usual one.
+        environment_kwargs: keyword arguments of the environment.
+        until: a mean return at which a trial ends early.
+
+    Raises:
+        InputError: names the first field that cannot be used, its value and what is allowed.
+    """
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    learner = ENGINES[engine][0] if learner is None else learner
+    if learner not in LEARNERS:
+        raise unknown_name("learner", learner, LEARNERS)
+    if learner not in ENGINES[engine]:
+        raise InputError("learner", learner, f"{', '.join(ENGINES[engine])}, on the {engine} engine")
+    name, estimator = checked_algorithm(algorithm, learner)
+    if engine == "atari" and (not isinstance(environment, str) or not environment.startswith(GAME)):
+        raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5")
+    trials = require_whole("trials", trials, *(GAME_TRIALS if engine == "atari" else TRIALS))
+    budget = _checked_budget(budget, learner)
+    spec, checked = LEARNERS[learner], _checked_settings(settings, name, engine, learner, trials)
+
+    def own(kind: type[Any], **more: Any) -> Any:
+        return kind(**more, **{key: checked[key] for key in settings_of(kind) if key in checked})
+
+    experiment = Experiment(
+        environment,
+        own(spec.setup, algorithm=name, estimator=estimator),
+        own(spec.hyper),
+        own(RULES[engine]),
+        own(EvaluationRules),
+        trials,
+        budget,
+        require_whole("seed", seed, *SEEDS),
+        require_whole("first_trial", first_trial, *FIRST_TRIALS),
+        engine,
+        checked_kwargs({} if environment_kwargs is None else dict(environment_kwargs)),
+        None if until is None else require_number("until", until),
     )
-    return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
+    _require_extent(experiment)
+    return experiment
 
 
-def require_whole(field: str, value: object, low: int, high: int) -> int:
-    """`value`, Python's or NumPy's, as an int; an InputError unless it is a whole number from `low` to `high`."""
-    number = plain(value)
-    if not is_whole(number, low, high):
-        raise InputError(field, value, f"a whole number from {low} to {high}")
-    return number
+def _checked_budget(given: "int | Budget", learner: str) -> Budget:
+    unit, amount = given if isinstance(given, Budget) else (LEARNERS[learner].unit, given)
+    if unit not in AMOUNTS:
+        raise unknown_name("budget", unit, AMOUNTS)
+    if unit == EPISODES and LEARNERS[learner].unit == STEPS:
+        raise InputError("episodes", amount, f"steps, which the learner {learner} counts")
+    return Budget(unit, require_whole(unit, amount, *AMOUNTS[unit]))
 
 
-def checked_moments(asked: Any, episodes: int) -> tuple[int, ...]:
+def _require_extent(experiment: Experiment) -> None:
+    """Raise an InputError if numbers that are each allowed are too many together."""
+    if experiment.trials * (experiment.episodes or 0) > EPISODES_IN_ALL:
+        in_all = experiment.trials * (experiment.episodes or 0)
+        raise InputError("trials × episodes", in_all, f"up to {EPISODES_IN_ALL} in one run")
+    interval = experiment.evaluation.evaluation_interval
+    if experiment.counts_updates:
+        if experiment.updates > MOST_UPDATES:
+            allowed = f"at most {MOST_UPDATES} updates of {experiment.steps_per_update} steps"
+            raise InputError("steps", experiment.budget.amount, allowed)
+        if interval < experiment.steps_per_update:
+            allowed = f"at least {experiment.steps_per_update}, the steps of an update"
+            raise InputError("evaluation_interval", interval, allowed)
+    if interval and -(-experiment.budget.amount // interval) > MOST_EVALUATIONS:
+        raise InputError("evaluation_interval", interval, f"one that gives up to {MOST_EVALUATIONS} evaluations")
+
+
+def _checked_settings(
+    settings: Mapping[str, Any], algorithm: str, engine: str, learner: str, trials: int
+) -> dict[str, Any]:
+    known = settings_for_engine(engine, learner)
+    applicable = applicable_settings(algorithm, engine, learner)
+    checked = dict(_USUAL.get(engine, {}))
+    for name, given in settings.items():
+        if name not in known:
+            raise unknown_name("setting", name, known)
+        limits = known[name].limits
+        if name not in applicable:
+            raise InputError(name, given, f"nothing with {algorithm}, which has no {limits.role}")
+        value = plain(given)
+        if name == "hidden" and not isinstance(value, tuple):
+            value = (value,)
+        if not limits.valid(value):
+            raise InputError(name, given, limits.allowed)
+        if isinstance(value, tuple) and name != "hidden" and len(value) != trials:
+            raise InputError(name, given, f"one number, or one for each of the {trials} trials")
+        checked[name] = value
+    return checked
+
+
+def hyper_names(learner: str) -> tuple[str, ...]:
+    """The settings of a learner that are numbers which flow through its program."""
+    return tuple(field.name for field in dataclasses.fields(LEARNERS[learner].hyper))
+
+
+_FIELDS = frozenset(
+    {"environment", "environment_kwargs", "engine", "learner", "algorithm", "trials", "first_trial", "budget", "until",
+     "seed", "settings"}
+)  # fmt: skip
+
+
+def experiment_from_json(document: Any) -> Experiment:
+    """The experiment that `to_json` described, now or in files of format 2.
+
+    Raises:
+        InputError: a field is missing, unknown or out of its limits.
+    """
+    if not isinstance(document, dict):
+        raise InputError("experiment", "its fields", ", ".join(sorted(_FIELDS)))
+    given = _of_format_3(document)
+    if set(given) != _FIELDS:
+        raise InputError("experiment", "its fields", ", ".join(sorted(_FIELDS)))
+    named = isinstance(given["settings"], dict) and isinstance(given["environment_kwargs"], dict)
+    if not isinstance(given["environment"], str) or not named:
+        raise InputError("experiment", "environment or settings", "a name, and settings by name")
+    budget = given["budget"]
+    if not isinstance(budget, dict) or set(budget) != set(Budget._fields) or not isinstance(budget["unit"], str):
+        raise InputError("experiment", "budget", "a unit and an amount")
+    if not isinstance(given["engine"], str) or not isinstance(given["learner"], str):
+        raise InputError("experiment", "engine or learner", "names")
+    return make_experiment(**{**given, "budget": Budget(**budget)})
+
+
+def _of_format_3(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of format 2, which had `episodes` or, on games, `steps`, as one of format 3; others as they are."""
+    if "budget" in document:
+        return document
+    given = dict(document)
+    for unit in (EPISODES, STEPS):
+        if unit in given:
+            given["budget"] = {"unit": unit, "amount": given.pop(unit)}
+    engine = given.get("engine")
+    usual = ENGINES[engine][0] if isinstance(engine, str) and engine in ENGINES else None
+    given = {"environment_kwargs": {}, "learner": usual, "until": None, **given}
+    if isinstance(given.get("settings"), dict):
+        given["settings"] = {_RENAMED.get(name, name): value for name, value in given["settings"].items()}
+    return given
+
+
+def checked_moments(asked: Any, episodes: int | None) -> tuple[int, ...]:
     """The moments of training, after so many episodes, that `asked` names: ascending.
 
     A number asks for so many of them, evenly spaced from before the first episode to after the last; one is the last. A
     list names the episodes themselves.
 
+    Args:
+        asked: what was asked for.
+        episodes: of each trial; None where they are not counted.
+
     Raises:
         InputError: there are no such moments.
     """
     asked = plain(asked)
+    if episodes is None:
+        if asked in (0, ()):
+            return ()
+        raise InputError("snapshots", asked, "runs whose budget is in episodes")
     if is_whole(asked, 0, MOST_SNAPSHOTS):
         spaced = [round(i * episodes / (asked - 1)) for i in range(asked)] if asked > 1 else [episodes] * asked
         return tuple(sorted(set(spaced)))
@@ -205,162 +391,3 @@ def checked_moments(asked: Any, episodes: int) -> tuple[int, ...]:
         allowed = f"how many, up to {MOST_SNAPSHOTS}, or a list of episodes from 0 to {episodes}"
         raise InputError("snapshots", asked, allowed)
     return tuple(sorted(set(asked)))
-
-
-def parse_settings(assignments: Iterable[str], known: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
-    """Settings from `name=value` words, as the command line gives them; `known` are those that there are."""
-    settings: dict[str, Any] = {}
-    for word in assignments:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise InputError("--set", word, "name=value, such as actor_lr=0.01")
-        if name not in known:
-            raise unknown_name("setting", name, known)
-        limits = known[name].limits
-        try:
-            settings[name] = limits.parse(text)
-        except ValueError:
-            raise InputError(name, text, limits.allowed) from None
-    return settings
-
-
-def settings_as_words(settings: Mapping[str, Any]) -> list[str]:
-    """The `name=value` words that `parse_settings` makes these settings of."""
-    return [f"{name}={_as_word(value)}" for name, value in settings.items()]
-
-
-def _as_word(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def make_experiment(
-    environment: str,
-    algorithm: str,
-    trials: int,
-    episodes: int,
-    seed: int,
-    settings: Mapping[str, Any],
-    *,
-    first_trial: int = 0,
-    engine: str = "compiled",
-    environment_kwargs: Mapping[str, Any] | None = None,
-) -> Experiment:
-    """A checked experiment. `settings` override the defaults of `Setup` and `Hyper` by name.
-
-    Raises:
-        InputError: names the first field that cannot be used, its value and what is allowed.
-    """
-    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise unknown_name("algorithm", algorithm, ALGORITHMS)
-    trials = require_whole("trials", trials, *TRIALS)
-    episodes = require_whole("episodes", episodes, *EPISODES)
-    seed = require_whole("seed", seed, *SEEDS)
-    first_trial = require_whole("first_trial", first_trial, *FIRST_TRIALS)
-    if engine not in ENGINES:
-        raise unknown_name("engine", engine, ENGINES)
-    if trials * episodes > EPISODES_IN_ALL:
-        raise InputError("trials × episodes", trials * episodes, f"up to {EPISODES_IN_ALL} in one run")
-    applicable = applicable_settings(algorithm)
-    checked: dict[str, Any] = {}
-    for name, given in settings.items():
-        if name not in SETTINGS:
-            raise unknown_name("setting", name, SETTINGS)
-        if name not in applicable:
-            raise InputError(name, given, f"nothing with {algorithm}, which has no {SETTINGS[name].limits.role}")
-        checked[name] = _checked(name, given, trials)
-    hyper = Hyper(**{name: checked.pop(name) for name in HYPER_NAMES if name in checked})
-    setup = Setup(environment, algorithm, **checked)
-    kwargs = checked_kwargs({} if environment_kwargs is None else environment_kwargs)
-    return Experiment(setup, hyper, trials, episodes, seed, first_trial, engine, kwargs)
-
-
-def checked_kwargs(kwargs: Any) -> dict[str, Any]:
-    """Keyword arguments of an environment, which a manifest must be able to hold.
-
-    Raises:
-        InputError: they are not plain values by name.
-    """
-    if not isinstance(kwargs, dict) or not _is_plain(kwargs):
-        allowed = "numbers, words, true or false, null, and lists and dictionaries of these, by name"
-        raise InputError("env_kwargs", "what was given", allowed)
-    return kwargs
-
-
-def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether JSON gives `value` back as it is. Not deeper than anybody needs, so that nothing runs out of stack."""
-    if isinstance(value, list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        named = isinstance(value, list) or all(isinstance(name, str) for name in value)
-        return depth < DEEPEST_KWARGS and named and all(_is_plain(part, depth + 1) for part in parts)
-    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
-    """Keyword arguments from `name=value` words; a value is JSON, or else a word."""
-    kwargs: dict[str, Any] = {}
-    for word in assignments:
-        name, equals, text = word.partition("=")
-        if not equals or not name.isidentifier():
-            raise InputError("--env-kwargs", word, "name=value, such as gravity=-5.0")
-        try:
-            kwargs[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-        except ValueError:
-            kwargs[name] = text
-    return checked_kwargs(kwargs)
-
-
-def kwargs_as_words(kwargs: Mapping[str, Any]) -> list[str]:
-    """The `name=value` words that `parse_kwargs` makes these keyword arguments of."""
-    return [f"{name}={json.dumps(value)}" for name, value in kwargs.items()]
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, a sequence as a tuple."""
-    if isinstance(value, list | tuple):
-        return tuple(part.item() if isinstance(part, np.generic) else part for part in value)
-    if isinstance(value, np.generic | np.ndarray):
-        return plain(value.tolist())
-    return value
-
-
-def _checked(name: str, given: Any, trials: int) -> Any:
-    value = plain(given)
-    if name == "hidden" and not isinstance(value, tuple):
-        value = (value,)
-    limits = SETTINGS[name].limits
-    if not limits.valid(value):
-        raise InputError(name, given, limits.allowed)
-    if name in HYPER_NAMES and isinstance(value, tuple) and len(value) != trials:
-        raise InputError(name, given, f"one number, or one for each of the {trials} trials")
-    return value
-
-
-def experiment_from_json(document: Any) -> Experiment:
-    """The experiment that `to_json` described.
-
-    Raises:
-        InputError: a field is missing, unknown or out of its limits.
-    """
-    names = (
-        *("environment", "environment_kwargs", "engine", "algorithm"),
-        *("trials", "first_trial", "episodes", "seed", "settings"),
-    )
-    if not isinstance(document, dict) or set(document) != set(names):
-        raise InputError("experiment", "its fields", ", ".join(names))
-    environment, settings = document["environment"], document["settings"]
-    named = isinstance(settings, dict) and isinstance(document["environment_kwargs"], dict)
-    if not isinstance(environment, str) or not named:
-        raise InputError("experiment", "environment or settings", "a name, and settings by name")
-    return make_experiment(
-        environment,
-        document["algorithm"],
-        document["trials"],
-        document["episodes"],
-        document["seed"],
-        settings,
-        first_trial=document["first_trial"],
-        engine=document["engine"],
-        environment_kwargs=document["environment_kwargs"],
-    )

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import LARGEST_JSON, read_whole
-from mean_actor_critic.spec.experiment import SETTINGS, applicable_settings, unknown_name
+from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.experiment import applicable_settings, settings_for_engine
 
 TIED_RATES = "lr"  # in a grid: one value for both learning rates
+RATES = ("actor_lr", "critic_lr")
 MOST_POINTS = 1_000_000
+FORM = '{"choices": {"hidden": [[64], [128]], "lr": [0.001, 0.01]}, "fixed": {"minibatches": 20}}'
 
 Settings = dict[str, Any]
 
@@ -22,29 +25,40 @@ class Grid(NamedTuple):
     Attributes:
         choices: setting name, or `lr` for both learning rates, to the values to try.
         fixed: settings that all points share.
+        start: by algorithm, the settings that training would start from, where neither of these says otherwise.
     """
 
     choices: Mapping[str, tuple[Any, ...]]
     fixed: Mapping[str, Any]
+    start: Mapping[str, Mapping[str, Any]] = {}
 
     def points(self, algorithm: str) -> list[Settings]:
         """All combinations, of the settings that `algorithm` reads and each once, in the order of the lists."""
         applicable = set(applicable_settings(algorithm))
         found: dict[str, Settings] = {}
         for values in itertools.product(*self.choices.values()):
-            point = {**self.fixed, **dict(zip(self.choices, values, strict=True))}
-            if TIED_RATES in point:
-                rate = point.pop(TIED_RATES)
-                point |= {"actor_lr": rate, "critic_lr": rate}
+            tried = {**self.fixed, **dict(zip(self.choices, values, strict=True))}
+            if TIED_RATES in tried:
+                rate = tried.pop(TIED_RATES)
+                tried |= dict.fromkeys(RATES, rate)
+            point = {**self.start.get(algorithm, {}), **tried}
             point = {name: value for name, value in point.items() if name in applicable}
             if not point.get("hidden", "some"):
                 point.pop("activation", None)  # there is nothing to activate
             found.setdefault(json.dumps(point, sort_keys=True), point)
         return list(found.values())
 
+    def as_given(self, settings: Mapping[str, Any]) -> Settings:
+        """What a point tries, by the names that the grid gives: one `lr` where it has one."""
+        if TIED_RATES not in self.choices:
+            return {name: value for name, value in settings.items() if name in self.choices}
+        rate = {TIED_RATES: settings[RATES[0]]} if RATES[0] in settings else {}
+        return {**{name: value for name, value in settings.items() if name in self.choices}, **rate}
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `grid_from_json` is the inverse."""
-        return json.loads(json.dumps({"choices": dict(self.choices), "fixed": dict(self.fixed)}))
+        start = {"start": {name: dict(settings) for name, settings in self.start.items()}} if self.start else {}
+        return json.loads(json.dumps({"choices": dict(self.choices), "fixed": dict(self.fixed), **start}))
 
 
 def grid_from_json(document: Any) -> Grid:
@@ -53,12 +67,13 @@ def grid_from_json(document: Any) -> Grid:
     Raises:
         InputError: it has another form, or a value is outside of its setting's limits.
     """
-    form = '{"choices": {"hidden": [[64], [128]], "lr": [0.001, 0.01]}, "fixed": {"minibatches": 20}}'
-    if not isinstance(document, dict) or not set(document) <= {"choices", "fixed"} or "choices" not in document:
-        raise InputError("grid", "what was given", f"JSON of the form {form}")
-    choices, fixed = document["choices"], document.get("fixed", {})
-    if not isinstance(choices, dict) or not isinstance(fixed, dict) or not choices:
-        raise InputError("grid", "what was given", f"JSON of the form {form}")
+    known = {"choices", "fixed", "start"}
+    if not isinstance(document, dict) or not set(document) <= known or "choices" not in document:
+        raise InputError("grid", "what was given", f"JSON of the form {FORM}")
+    choices, fixed, start = document["choices"], document.get("fixed", {}), document.get("start", {})
+    parts = (choices, fixed, start, *(start.values() if isinstance(start, dict) else ()))
+    if not all(isinstance(part, dict) for part in parts) or not choices:
+        raise InputError("grid", "what was given", f"JSON of the form {FORM}")
     lists: dict[str, tuple[Any, ...]] = {}
     points = 1
     for name, values in choices.items():
@@ -73,34 +88,54 @@ def grid_from_json(document: Any) -> Grid:
         raise InputError("grid: max_episode_steps", "a list", "one value, fixed: returns of other tasks do not compare")
     named = [*lists, *settled]
     if TIED_RATES in named:  # is both of them
-        named += ["actor_lr", "critic_lr"]
+        named += RATES
     for name in named:
         if named.count(name) > 1:
             raise InputError("grid", name, "each setting once")
-    return Grid(lists, settled)
+    started = {a: {name: _checked(name, value) for name, value in own.items()} for a, own in start.items()}
+    return Grid(lists, settled, started)
 
 
 def read_grid(path: str | Path) -> Grid:
     """The grid in a JSON file.
 
     Raises:
-        InputError: there is none, or it cannot be used.
+        InputError: there is none, or it cannot be used; names the line.
     """
     file = Path(path)
     if not file.is_file():
         raise InputError("grid", str(path), "paper, or a JSON file")
+    text = read_whole(file, LARGEST_JSON).decode(errors="replace")
     try:
-        return grid_from_json(json.loads(read_whole(file, LARGEST_JSON)))
-    except (ValueError, RecursionError):
+        return grid_from_json(json.loads(text))
+    except json.JSONDecodeError as fault:
+        allowed = f"a file of JSON; line {fault.lineno}, column {fault.colno}: {fault.msg}"
+        raise InputError("grid", str(path), allowed) from None
+    except RecursionError:
         raise InputError("grid", str(path), "a file of JSON") from None
+    except InputError as fault:
+        line = _line_of(text, str(fault))
+        raise fault.within(f"{path}, line {line}" if line else str(path)) from None
+
+
+def _line_of(text: str, message: str) -> int | None:
+    """The first line that names the setting which a message is about."""
+    for number, line in enumerate(text.splitlines(), 1):
+        names = [name for name in (*settings_for_engine("compiled"), TIED_RATES) if f'"{name}"' in line]
+        if any(f"grid: {name}:" in message for name in names):
+            return number
+        if "setting" in message and any(f"'{word}'" in message for word in line.split('"')[1::2]):
+            return number
+    return None
 
 
 def _checked(name: str, value: Any) -> Any:
-    setting = "actor_lr" if name == TIED_RATES else name
-    if setting not in SETTINGS:
-        raise unknown_name("grid: setting", name, [*SETTINGS, TIED_RATES])
+    settings = settings_for_engine("compiled")
+    setting = RATES[0] if name == TIED_RATES else name
+    if setting not in settings:
+        raise unknown_name("grid: setting", name, [*settings, TIED_RATES])
     plain = tuple(value) if isinstance(value, list) else value
-    limits = SETTINGS[setting].limits
+    limits = settings[setting].limits
     if (isinstance(plain, tuple) and setting != "hidden") or not limits.valid(plain):
         allowed = "a list of widths, such as [64, 64]" if setting == "hidden" else limits.allowed
         raise InputError(f"grid: {name}", value, allowed.replace(", or one for each trial", ""))

@@ -1,9 +1,10 @@
 """Settings that were found to work, by environment and algorithm."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.spec.experiment import unknown_name
+from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.rules import GAME, PROTOCOLS
 
 # Seeds that searches for settings use. Reported results never do, so that no setting is reported on what chose it.
 SEARCH_SEEDS = range(2**30, 2**31)
@@ -85,26 +86,83 @@ PAPERS_CART_POLE_BY_AREA: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-TUNED = "tuned"
+# Baselines' A2C as it was published; the paper's algorithms have the defaults on games.
+_BASELINES: dict[str, dict[str, Any]] = {
+    "a2c": {
+        "rollout_steps": 5, "learning_rate": 7e-4, "schedule": "linear", "policy_weight": 1.0, "entropy_weight": 0.01,
+    },
+}  # fmt: skip
+
+TUNED, PAPER, PAPER_AREA = "tuned", "paper", "paper-area"
 PRESETS = {
     TUNED: {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER},
-    "paper": {"CartPole-v0": PAPERS_CART_POLE},
-    "paper-area": {"CartPole-v0": PAPERS_CART_POLE_BY_AREA},
+    PAPER: {"CartPole-v0": PAPERS_CART_POLE},
+    PAPER_AREA: {"CartPole-v0": PAPERS_CART_POLE_BY_AREA},
 }
 
 
-def settings_for(environment: str, max_episode_steps: int, algorithm: str, name: str = TUNED) -> dict[str, Any]:
-    """The settings to start from: the environment's own time limit, and a preset, if there is one."""
-    return {"max_episode_steps": max_episode_steps, **preset(environment, algorithm, name)}
+class Start(NamedTuple):
+    """The settings that a training starts from, and where they come from."""
+
+    settings: dict[str, Any]
+    origin: str  # in words, for people
 
 
-def preset(environment: str, algorithm: str, name: str = TUNED) -> dict[str, Any]:
+def start_from(
+    environment: str,
+    algorithm: str,
+    *,
+    engine: str,
+    max_episode_steps: int | None = None,
+    preset: str | None = None,
+    protocol: str | None = None,
+) -> Start:
+    """The settings to start from: what was tuned for the environment, or what is general.
+
+    Args:
+        environment: its name.
+        algorithm: its name.
+        engine: that plays it.
+        max_episode_steps: the environment's own time limit, in agent steps.
+        preset: a name in `PRESETS`; None for "tuned", on environments other than games.
+        protocol: a name in `PROTOCOLS`; None for "paper", on games.
+
+    Raises:
+        InputError: there is no such preset or protocol, or none for the environment.
+    """
+    if engine == "atari":
+        if preset is not None:
+            raise InputError("preset", preset, "a protocol, with Atari games")
+        return _start_on_game(algorithm, "paper" if protocol is None else protocol)
+    if protocol is not None:
+        raise InputError("protocol", protocol, f"an Atari game, {GAME}…-v5")
+    name = TUNED if preset is None else preset
+    found = settings_of_preset(environment, algorithm, name)
+    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    if not found:
+        origin = f"general: no settings were tuned for {algorithm} on {environment}"
+    elif name == TUNED:
+        origin = f"tuned for {'CartPole-v0' if environment.startswith('CartPole') else environment}"
+    else:
+        origin = f"preset {name}, for {environment}"
+    return Start({**limit, **found}, origin)
+
+
+def _start_on_game(algorithm: str, protocol: str) -> Start:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    origin = "Baselines' own" if algorithm in _BASELINES else "the paper's for Atari games"
+    words = "" if protocol == "paper" else f", protocol {protocol}"
+    return Start({**_BASELINES.get(algorithm, {}), **PROTOCOLS[protocol]}, origin + words)
+
+
+def settings_of_preset(environment: str, algorithm: str, name: str = TUNED) -> dict[str, Any]:
     """What a search found for an environment: of the tuned ones nothing, where there was none.
 
     Raises:
         InputError: there are no presets of that name, or none for the environment.
     """
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
     if name != TUNED and environment not in PRESETS[name]:
         raise InputError("preset", name, f"{TUNED} for {environment}; this one is for {', '.join(PRESETS[name])}")

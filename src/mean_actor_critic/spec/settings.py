@@ -12,7 +12,7 @@ class Limits(NamedTuple):
     valid: Callable[[Any], bool]
     allowed: str  # in words
     help: str
-    role: str  # "any", or the part of an algorithm that reads it: "critic", "baseline"
+    role: str  # where `--help` lists it; settings of a part of algorithms, such as "critic", apply only with the part
 
 
 def setting(default: Any, limits: Limits) -> Any:
@@ -43,9 +43,9 @@ def _parse_switch(text: str) -> bool:
     return text == "true"
 
 
-def switch(default: bool, text: str) -> Any:
+def switch(default: bool, text: str, role: str = "any") -> Any:
     """A field that is true or false."""
-    return setting(default, Limits(_parse_switch, lambda value: isinstance(value, bool), "true or false", text, "any"))
+    return setting(default, Limits(_parse_switch, lambda value: isinstance(value, bool), "true or false", text, role))
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:

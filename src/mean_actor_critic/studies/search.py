@@ -3,10 +3,11 @@
 import concurrent.futures
 import dataclasses
 import itertools
+import json
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +21,18 @@ from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.errors import InputError, Interrupted
-from mean_actor_critic.progress import Progress, Show
+from mean_actor_critic.files import as_file_name
+from mean_actor_critic.progress import Progress, Show, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.train import begun, next_segment
-from mean_actor_critic.spec.experiment import ALGORITHMS, HYPER_NAMES, Experiment, make_experiment, unknown_name
-from mean_actor_critic.spec.grid import Grid
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
+from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.experiment import Experiment, hyper_names, make_experiment
+from mean_actor_critic.spec.grid import Grid, grid_from_json
+from mean_actor_critic.spec.presets import SEARCH_SEEDS, start_from
 from mean_actor_critic.studies.sweep import (
     HALVING,
+    LEARNER,
     Cell,
     CellResult,
     Plan,
@@ -73,6 +78,54 @@ def make_plan(
         raise unknown_name("halving", halving, HALVING)
     plan = Plan(environment, tuple(algorithms), grid, tuple(dict.fromkeys(rungs)), KEEP, rule, seed)
     return plan_from_json(plan.to_json())
+
+
+def started(grid: Grid, environment: EnvironmentSpec, algorithms: Sequence[str]) -> Grid:
+    """A user's grid, whose points start from the settings that `train` would start from."""
+    start = {name: start_from(environment.name, name, engine=environment.engine).settings for name in algorithms}
+    return grid._replace(start={name: settings for name, settings in start.items() if settings})
+
+
+def sweep(
+    environment: str,
+    grid: Mapping[str, Any],
+    algorithm: str | Sequence[str] = "mac",
+    *,
+    trials: int = 10,
+    episodes: int = 200,
+    rule: str = "asymptotic",
+    halving: str | None = None,
+    seed: int = SEARCH_SEEDS.start,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Sweep:
+    """Search the settings of algorithms on an environment; the same call goes on where one was interrupted.
+
+    Args:
+        environment: as for `train`, by name.
+        grid: setting to the values to try, such as {"hidden": [[64], [128]], "lr": [0.001, 0.01]}, where `lr` is both
+            learning rates; or {"choices": …, "fixed": …}. Everything else is as `train` has it.
+        algorithm: one, or several.
+        trials: of each setting.
+        episodes: of each trial.
+        rule: who wins: "asymptotic" or "area".
+        halving: stop hopeless settings early, by "trials" or "episodes"; None to train all.
+        seed: one that searches use: reported results have others.
+        out: the sweep folder; by default runs/sweep-ENVIRONMENT.
+        progress: show a progress bar.
+
+    Returns:
+        The search, with `winners()`, `outcomes()` and what was planned.
+    """
+    algorithms = [algorithm] if isinstance(algorithm, str) else list(algorithm)
+    document = dict(grid) if "choices" in grid else {"choices": {name: list(v) for name, v in grid.items()}}
+    chosen = started(grid_from_json(json.loads(json.dumps(document))), find_environment(environment), algorithms)
+    planned = make_plan(environment, algorithms, chosen, trials, episodes, rule=rule, halving=halving, seed=seed)
+    folder = Path(out or f"{store.RUNS}/sweep-{as_file_name(environment)}")
+    with progress_display(quiet=not progress) as watch:
+        for _ in search(folder, planned, watch(f"sweep {environment}")):
+            pass
+    return Sweep.load(folder).by(rule)
 
 
 class Done(NamedTuple):
@@ -193,7 +246,7 @@ class _Worker:
         points = [self._sweep.points(cell.algorithm)[place] for place in cell.points]
         numbers = {
             name: [point[name] for point in points for _ in range(cell.trials)]
-            for name in HYPER_NAMES
+            for name in hyper_names(LEARNER)
             if name in points[0]
         }
         trials = len(points) * cell.trials
@@ -214,8 +267,8 @@ class _Worker:
         So that the rungs of a network share a few widths, and with them compilations.
         """
         everyone = max(first.trials * len(first.points) for first in self._sweep.cells_of(cell.algorithm, 0))
-        width = choose_width(experiment.setup, everyone, self._environment.engine)
-        at_once = choose_width(experiment.setup, experiment.trials, self._environment.engine)
+        width = choose_width(experiment, everyone)
+        at_once = choose_width(experiment)
         while -(-width // 2) >= at_once and width > 1:
             width = -(-width // 2)
         return width
@@ -230,7 +283,7 @@ class _Worker:
         spaces = self._environment.spaces
         sizes = (spaces.observation_size, *cell.settings.get("hidden", (64,)), spaces.actions)
         weights = sum(a * b for a, b in itertools.pairwise(sizes))
-        critic = 3.0 if "critic" in ALGORITHMS[cell.algorithm].parts else 1.0
+        critic = 3.0 if CRITIC in ALGORITHMS[cell.algorithm].parts else 1.0
         return episodes * (weights + 500) * critic
 
     def _planned(self, algorithm: str) -> float:

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.progress import Watch
-from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.runs.train import resume, train
+from mean_actor_critic.spec.experiment import Experiment
 
-R = TypeVar("R", Run, AtariRun)
 
-
-def stored(path: Path, load: Callable[[Path], R]) -> R | None:
+def stored(path: Path) -> Run | None:
     """The run in a folder of a study, if there is one."""
-    return load(path) if (path / "manifest.json").exists() else None
+    return Run.load(path) if (path / "manifest.json").exists() else None
 
 
 def require_asked(path: Path, asked: bool) -> None:
@@ -24,9 +22,41 @@ def require_asked(path: Path, asked: bool) -> None:
 
 
 def completed(
-    there: R | None, train: Callable[..., R], resume: Callable[..., R], watch: Watch, name: str
-) -> tuple[R, bool]:
-    """A finished run, from the beginning, from where it stands, or as it is; and whether it was finished already."""
+    path: Path, experiment: Experiment, watch: Watch, name: str, fresh: Callable[[], Run] | None = None
+) -> tuple[Run, bool]:
+    """A finished run of an experiment: from the beginning, from where it stands, or as it is.
+
+    Args:
+        path: of its run folder.
+        experiment: that it is to be of, but for its snapshots.
+        watch: shows progress.
+        name: to show it under.
+        fresh: trains it from the beginning; None for `train` with the experiment's own arguments.
+
+    Returns:
+        The run, and whether it was finished already.
+    """
+    there = stored(path)
+    require_asked(path, there is None or there.experiment == experiment)
     if there is not None and there.finished:
         return there, True
-    return (train if there is None else resume)(on_progress=watch(name)), False
+    if there is not None:
+        return resume(path, on_progress=watch(name)), False
+    return (fresh() if fresh else trained(path, experiment, watch, name)), False
+
+
+def trained(path: Path, experiment: Experiment, watch: Watch, name: str, **more: object) -> Run:
+    """Train an experiment from the beginning, with all of its settings, so that no preset fills in any."""
+    arguments = {
+        "trials": experiment.trials,
+        experiment.budget.unit: experiment.budget.amount,
+        "seed": experiment.seed,
+        "first_trial": experiment.first_trial,
+        "engine": experiment.engine,
+        "learner": experiment.learner,
+        "until": experiment.until,
+        "env_kwargs": dict(experiment.environment_kwargs),
+        **experiment.settings(),
+        **more,
+    }
+    return train(experiment.environment, experiment.algorithm, out=path, on_progress=watch(name), **arguments)  # type: ignore[arg-type]

@@ -23,12 +23,16 @@ import numpy as np
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.files import disk_faults, now
 from mean_actor_critic.runs import store
-from mean_actor_critic.spec.experiment import ALGORITHMS, EPISODES, HYPER_NAMES, TRIALS, require_whole, unknown_name
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.checks import require_whole, unknown_name
+from mean_actor_critic.spec.experiment import AMOUNTS, TRIALS, hyper_names
 from mean_actor_critic.spec.grid import Grid, Settings, grid_from_json
+from mean_actor_critic.spec.learners import EPISODES
 
 SWEEP_FORMAT = "mean_actor_critic sweep 1"
 CELL_FORMAT = "mean_actor_critic cell 1"
 CELLS = "cells"
+LEARNER = "episodic"  # whose settings are searched
 MOST_TRAININGS = 1000  # in a cell, unless a single point has more trials: an interruption costs a cell at most
 ASYMPTOTE = 0.25  # the share of a training, at its end, that counts as asymptotic
 
@@ -123,8 +127,9 @@ def plan_from_json(document: Any) -> Plan:
 def checked_algorithms(names: Any) -> list[str]:
     """Names of algorithms, each once; an InputError if one is not."""
     for name in names:
-        if not isinstance(name, str) or name not in ALGORITHMS:
-            raise unknown_name("algorithm", name, ALGORITHMS)
+        known = [known for known, algorithm in ALGORITHMS.items() if LEARNER in algorithm.learners]
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name("algorithm", name, known)
     return list(dict.fromkeys(names))
 
 
@@ -137,7 +142,7 @@ def checked_rule(rule: Any) -> str:
 
 def checked_rung(trials: Any, episodes: Any) -> Rung:
     """A rung; an InputError if its numbers cannot be used."""
-    return Rung(require_whole("trials", trials, *TRIALS), require_whole("episodes", episodes, *EPISODES))
+    return Rung(require_whole("trials", trials, *TRIALS), require_whole("episodes", episodes, *AMOUNTS[EPISODES]))
 
 
 def added_trials(before: Rung, rung: Rung) -> int:
@@ -264,7 +269,9 @@ class Sweep:
         ]
 
     def _shared(self, algorithm: str, place: int) -> Settings:
-        return {name: value for name, value in self._points[algorithm][place].items() if name not in HYPER_NAMES}
+        return {
+            name: value for name, value in self._points[algorithm][place].items() if name not in hyper_names(LEARNER)
+        }
 
     def _alive(self, algorithm: str, rung: int) -> tuple[int, ...] | None:
         """The points of a rung; None as long as the rung before is not finished."""

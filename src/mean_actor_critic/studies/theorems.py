@@ -10,11 +10,11 @@ from mean_actor_critic.gradients.survey import survey
 from mean_actor_critic.gradients.theory import UPDATE, Theory
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.runs.train import resume, train
-from mean_actor_critic.spec.experiment import require_whole
-from mean_actor_critic.spec.presets import require_reporting_seed, settings_for
-from mean_actor_critic.studies.paper import Task
-from mean_actor_critic.studies.stored import completed, require_asked, stored
+from mean_actor_critic.runs.train import plan
+from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.paper import Task
+from mean_actor_critic.spec.presets import require_reporting_seed
+from mean_actor_critic.studies.stored import completed, require_asked, stored, trained
 
 MOMENTS = (0.0, 0.05, 0.1, 0.25, 1.0)  # of the training: most of them early, where a policy changes most
 PROBLEMS = 1000
@@ -67,23 +67,9 @@ def reproduce(
 
 def _trained(task: Task, path: Path, trials: int, episodes: int, seed: int, watch: Watch) -> Run:
     """The run, from the beginning, from where it stands, or as it is."""
-    there = stored(path, Run.load)
-    if there is not None:
-        experiment = there.experiment
-        setup = experiment.setup
-        found = (setup.environment, setup.algorithm, experiment.trials, experiment.episodes, experiment.seed)
-        asked = (task.environment, "mac", trials, episodes, seed)
-        require_asked(path, found == asked and bool(there.manifest.snapshots))
-    fresh = functools.partial(
-        train,
-        task.environment,
-        "mac",
-        trials=trials,
-        episodes=episodes,
-        seed=seed,
-        out=path,
-        snapshots=[round(share * episodes) for share in MOMENTS],
-        **settings_for(task.environment, task.steps, "mac"),
-    )
-    run, _ = completed(there, fresh, functools.partial(resume, path), watch, "mac")
-    return run
+    experiment = plan(task.environment, "mac", trials=trials, episodes=episodes, seed=seed, settings={}).experiment
+    there = stored(path)
+    require_asked(path, there is None or bool(there.manifest.snapshots))
+    moments = [round(share * episodes) for share in MOMENTS]
+    fresh = functools.partial(trained, path, experiment, watch, "mac", snapshots=moments)
+    return completed(path, experiment, watch, "mac", fresh)[0]

@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+COMPARED = ("reinforce", "advantage_reinforce", "actor_critic", "advantage_actor_critic", "mac")  # in its Table 1
+TABLE_2 = {"advantage_actor_critic": "A2C", "mac": "MAC"}  # what it runs on games, by the names that it gives them
+
 
 class Published(NamedTuple):
     """A mean over trials and episodes, and a "±" that the paper does not explain."""

@@ -1,0 +1,85 @@
+"""One call of a learner: its ring of transitions is written and sampled, and it learns."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from mean_actor_critic.learning import replay as ring
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.replay import Replay
+from mean_actor_critic.learning.types import Batch, Context, Metrics
+from mean_actor_critic.spec.learners import Shapes
+
+NO_SCHEDULE = 0  # updates of the whole training, for learners without a schedule
+
+
+class Carried(NamedTuple):
+    """Everything that a trial carries from one call of its learner to the next, and so all that a resume needs."""
+
+    learner: Any  # the learner's state
+    replay: Replay  # its ring, of no rows where it has none
+
+
+def initial(setup: Any, shapes: Shapes, key: Array) -> Carried:
+    """A trial before its first episode."""
+    learner = learner_of(setup)
+    memory = learner.memory(setup)
+    capacity = memory.capacity if memory else 0
+    return Carried(learner.init(setup, shapes, key), ring.empty(capacity, shapes.observation[0]))
+
+
+def longest_of(batches: Batch) -> Int[Array, ""]:
+    """Steps of the longest of some episodes [lane]."""
+    return jnp.max(jnp.sum(batches.valid, axis=-1, dtype=jnp.int32))
+
+
+def context_of(batches: Batch) -> Context:
+    """For learning from some episodes [lane] together."""
+    return Context(longest_of(batches), jnp.int32(NO_SCHEDULE))
+
+
+def update(
+    setup: Any, context: Context, hyper: Any, carried: Carried, batch: Batch, key: Array
+) -> tuple[Carried, Metrics]:
+    """Remember one episode and learn from it."""
+    learner = learner_of(setup)
+    memory = learner.memory(setup)
+    replay, sampled = carried.replay, None
+    if memory:
+        replay = ring.add(replay, memory.rows(hyper, batch), batch.valid)
+        sampled = ring.sample(replay, key, memory.sampled)
+    state, metrics = learner.learn(setup, context, hyper, carried.learner, batch, sampled)
+    return Carried(state, replay), metrics
+
+
+def update_among(
+    setup: Any, hyper: Any, carried: Carried, which: Int[Array, " some"], batch: Batch, key: Array
+) -> tuple[Carried, Any, Metrics]:
+    """`update` for the trials at the places `which` of many; a place past the last is left out.
+
+    Args:
+        setup: of all.
+        hyper: [all].
+        carried: [all].
+        which: the trials that learn, each at most once.
+        batch: [some] an episode of each.
+        key: [some].
+
+    Returns:
+        What all carry, and the learners' states and metrics of those that learned [some].
+    """
+    learner = learner_of(setup)
+    memory = learner.memory(setup)
+    own_hyper, own = jax.tree.map(lambda all_: all_[which], (hyper, carried.learner))
+    replay, sampled = carried.replay, None
+    if memory:
+        rows = jax.vmap(memory.rows)(own_hyper, batch)
+        replay = ring.add_among(replay, which, rows, batch.valid)
+        sampled = ring.sample_among(replay, which, key, memory.sampled)
+    learn = functools.partial(learner.learn, setup, context_of(batch))
+    new, metrics = jax.vmap(learn)(own_hyper, own, batch, sampled)
+    written = jax.tree.map(lambda all_, one: all_.at[which].set(one, mode="drop"), carried.learner, new)
+    return Carried(written, replay), new, metrics

@@ -1,0 +1,159 @@
+"""Which learners there are, and the settings of each: `…Setup` shapes compiled programs, `…Hyper` flows through them.
+
+The fields below are the only place where a setting's default, meaning and limits are written. A learner is a module in
+`learning` that holds a `Learner`, and an entry in `LEARNERS`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of
+from mean_actor_critic.spec.settings import Limits, choice, is_whole, number, setting, switch, whole
+
+ACTIVATIONS = ("relu", "leaky_relu", "tanh")
+OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
+ANY = "any"  # an activation or optimiser that is not fixed when a program is compiled, but told when it runs
+EPISODES, STEPS = "episodes", "steps"  # what a clock counts, and a budget
+
+
+def _parse_widths(text: str) -> tuple[int, ...]:
+    return () if text in ("", "none") else tuple(int(part) for part in text.split(","))
+
+
+_WIDTHS = Limits(
+    _parse_widths,
+    lambda value: isinstance(value, tuple) and len(value) <= 3 and all(is_whole(v, 1, 65536) for v in value),
+    "up to three widths separated by commas, such as 100,100; none for a linear network",
+    "units of each hidden layer, the same for policy and critic",
+    "any",
+)
+
+
+# --- episodic: the paper's classic-control learner -------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodicSetup:
+    """Everything that shapes the compiled program. Equal setups share one compilation."""
+
+    learner: ClassVar[str] = "episodic"
+
+    algorithm: str = "mac"
+    estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
+    hidden: tuple[int, ...] = setting((64,), _WIDTHS)
+    activation: str = choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
+    optimizer: str = choice("adam", OPTIMIZERS, "of both networks")
+    normalize_observations: bool = switch(False, "scale observations by their running mean and deviation")
+    critic_target: str = choice(
+        "expected_sarsa", ("expected_sarsa", "monte_carlo"), "what the critic learns towards", CRITIC
+    )
+    time_limit: str = choice(
+        "bootstrap", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end", CRITIC
+    )
+    replay_capacity: int = whole(2000, "transitions that the critic's replay holds", CRITIC)
+    minibatches: int = whole(10, "critic steps after each episode", CRITIC)
+    batch_size: int = whole(32, "transitions in each critic step", CRITIC)
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the algorithm learns action values."""
+        return CRITIC in algorithm_of(self.algorithm).parts
+
+    def generalised(self) -> "EpisodicSetup":
+        """The same with ANY activation and optimiser: what settings have in common that can share one program."""
+        return dataclasses.replace(self, activation=ANY, optimizer=ANY)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodicHyper:
+    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
+
+    actor_lr: Any = number(0.005, 0.0, 1e9, "learning rate of the policy")
+    critic_lr: Any = number(0.01, 0.0, 1e9, "learning rate of the critic", CRITIC)
+    discount: Any = number(0.9999, 0.0, 1.0, "discount factor per step")
+    baseline_decay: Any = number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", BASELINE)
+
+
+# --- rollout: the paper's Atari learner ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutSetup:
+    """Everything that shapes the compiled programs."""
+
+    learner: ClassVar[str] = "rollout"
+
+    algorithm: str = "mac"
+    estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
+    rollout_steps: int = whole(1, "steps of each environment between updates: the n of n-step returns", high=1000)
+    clip_rewards: bool = switch(True, "learn from the signs of rewards; scores are never clipped")
+    time_limit: str = choice(
+        "terminal", ("bootstrap", "terminal"), "what a cut-off means: an unfinished game, or an end"
+    )
+    schedule: str = choice("constant", ("constant", "linear"), "of the learning rate; linear falls to 0 at the end")
+    pipelined: bool = switch(
+        False, "emulators play while the learner learns: faster, and actions come from weights one update old"
+    )
+
+    @property
+    def has_state_values(self) -> bool:
+        """Whether the critic values states, not actions."""
+        return STATE_VALUES in algorithm_of(self.algorithm).parts
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutHyper:
+    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
+
+    learning_rate: Any = number(1.5e-3, 0.0, 1e9, "of RMSProp, for the whole network")
+    discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
+    policy_weight: Any = number(0.1, 0.0, 1e9, "of the policy's loss in the sum")
+    entropy_weight: Any = number(0.001, 0.0, 1e9, "of the policy's entropy, which is to stay high")
+    value_weight: Any = number(0.5, 0.0, 1e9, "of the critic's loss, half a squared error")
+    gradient_norm: Any = number(0.5, 1e-9, 1e9, "a longer gradient is shortened to this")
+    rms_decay: Any = number(0.99, 0.0, 1.0, "weight of the past in the mean of squared gradients")
+    rms_epsilon: Any = number(1e-5, 1e-30, 1e9, "added to that mean before the root is taken")
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+Setup = EpisodicSetup | RolloutSetup
+Hyper = EpisodicHyper | RolloutHyper
+
+
+class Shapes(NamedTuple):
+    """What an agent sees and can do."""
+
+    observation: tuple[int, ...]
+    actions: int
+
+
+class LearnerSpec(NamedTuple):
+    """What the world outside `learning` needs to know of a learner."""
+
+    help: str
+    setup: type[Any]  # dataclasses of its settings
+    hyper: type[Any]
+    unit: str  # what its clock counts between two calls of `learn`: EPISODES or STEPS
+    module: str  # that holds it as LEARNER
+
+
+LEARNERS: dict[str, LearnerSpec] = {
+    "episodic": LearnerSpec(
+        "after each episode, critic steps on replayed data and one policy step (the paper's, for classic control)",
+        EpisodicSetup,
+        EpisodicHyper,
+        EPISODES,
+        "mean_actor_critic.learning.episodic",
+    ),
+    "rollout": LearnerSpec(
+        "after each short rollout of several environments, one step of one network (the paper's, for Atari games)",
+        RolloutSetup,
+        RolloutHyper,
+        STEPS,
+        "mean_actor_critic.learning.rollout",
+    ),
+}
+# Engines, and the learners that each can call, the usual one first.
+ENGINES: dict[str, tuple[str, ...]] = {"compiled": ("episodic",), "hosted": ("episodic",), "atari": ("rollout",)}
