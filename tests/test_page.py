@@ -14,6 +14,7 @@ import browser as browsers
 import synthetic
 from helpers import copy_of_tiny_run, mac, snapshot
 from mean_actor_critic.reports import content as contents
+from mean_actor_critic.reports import curves
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
@@ -217,10 +218,15 @@ def test_the_switches_change_what_is_drawn(desktop, study):
     place = list(drawn(desktop)).index("MAC")
     low, high = bands(desktop)[place]
     half = stats.t.ppf(0.975, n - 1) * returns.std(axis=0, ddof=1) / np.sqrt(n)
-    np.testing.assert_allclose(high - low, 2 * half, rtol=1e-3, atol=1e-2)
+    seen = returns.min(axis=0), returns.max(axis=0)  # no band goes beyond
+    middle, sd = returns.mean(axis=0), returns.std(axis=0, ddof=1)
+    np.testing.assert_allclose(low, np.clip(middle - half, *seen), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(high, np.clip(middle + half, *seen), rtol=1e-3, atol=1e-2)
     desktop.click("#band label:nth-of-type(2)")
     low, high = bands(desktop)[place]
-    np.testing.assert_allclose(high - low, 2 * returns.std(axis=0, ddof=1), rtol=1e-3, atol=1e-2)
+    assert np.any(middle + sd > seen[1])
+    np.testing.assert_allclose(low, np.clip(middle - sd, *seen), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(high, np.clip(middle + sd, *seen), rtol=1e-3, atol=1e-2)
     desktop.click("#centre label:nth-of-type(2)")
     _, middle = drawn(desktop)["MAC"]
     np.testing.assert_allclose(middle, stats.trim_mean(returns, 0.25, axis=0), rtol=1e-4)
@@ -229,9 +235,9 @@ def test_the_switches_change_what_is_drawn(desktop, study):
 
 def test_the_bands_of_interquartile_means_hold_the_truth_as_often_as_they_say():
     random = np.random.default_rng(0)
-    curves = [contents.curve_of(random.normal(0, 1, (20, 300))) for _ in range(40)]
+    found = [curves.by_episodes(random.normal(0, 1, (20, 300))).bands for _ in range(40)]
     for low, high in (("mean_low", "mean_high"), ("iqm_low", "iqm_high")):
-        held = np.mean([(getattr(c, low) < 0) & (getattr(c, high) > 0) for c in curves])
+        held = np.mean([(getattr(bands, low) < 0) & (getattr(bands, high) > 0) for bands in found])
         assert held == pytest.approx(0.95, abs=0.015)
 
 
@@ -260,7 +266,7 @@ def test_everything_can_be_done_with_the_keyboard(desktop):
         seen.append(desktop.evaluate("(e => e.id || e.name || e.textContent)(document.activeElement)"))
         if seen[-1] == "REINFORCE":
             break
-    assert {"budget", "centre", "band", "from", "to", "whole", "MAC"} <= set(seen)
+    assert {"budget", "unit", "centre", "band", "from", "to", "whole", "MAC"} <= set(seen)
     desktop.press(" ", 32)
     assert "REINFORCE" not in drawn(desktop)
     assert desktop.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -356,7 +362,7 @@ def test_names_are_shown_as_text_and_never_become_files(visit, tmp_path, monkeyp
     after = snapshot(tmp_path)
     written = set(after) - set(before)
     assert {name for name in written if not name.startswith("work/deeper/out")} == set()
-    assert {file.name for file in (away / "out").iterdir()} == RUN_FILES | {"index.html"}
+    assert {file.name for file in (away / "out").iterdir()} == RUN_FILES | {"index.html", "files.json"}
     assert {name: after[name] for name in before} == before
     shown = visit(away / "out" / "index.html", 360)
     assert shown.complaints() == []
@@ -395,7 +401,7 @@ def test_latex_is_escaped(tmp_path, page):
 
 
 def test_every_table_and_figure_is_written_beside_the_page(page):
-    assert {file.name for file in page.parent.iterdir()} == RUN_FILES | SEARCH_FILES | {"index.html"}
+    assert {file.name for file in page.parent.iterdir()} == RUN_FILES | SEARCH_FILES | {"index.html", "files.json"}
     for file in page.parent.iterdir():
         content = file.read_bytes()
         assert content.startswith(b"\x89PNG") == (file.suffix == ".png")
