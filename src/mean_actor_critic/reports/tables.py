@@ -179,7 +179,7 @@ def runs_table(folder: Path) -> tuple[Table, int]:
             with disk_faults(path, "read"):
                 cells = _sweep_cells(Sweep.load(path)) if is_sweep(path) else _run_cells(load_run(path))
         except MacError as fault:
-            cells = ["", "", f"cannot be read: {fault}", "", "", "", ""]
+            cells = ["", "", f"damaged: {fault}", "", "", "", ""]
         rows.append([str(path.relative_to(folder)), *cells])
     latest = f"of the last {LAST} episodes, of the last evaluation, or of a sweep’s best setting by its rule"
     title = f"Runs in {folder}; latest mean: {latest}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mean_actor_critic.errors import DamagedFileError
-from mean_actor_critic.files import LARGEST_JSON, disk_faults, read_whole, write_whole
+from mean_actor_critic.files import LARGEST_JSON, as_file_name, disk_faults, read_whole, write_whole
 
 LIST = "files.json"
 FORMAT = "mean_actor_critic report 1"
@@ -46,7 +46,7 @@ def _listed(folder: Path) -> dict[str, str]:
     if not isinstance(files, dict):
         return {}
     # a name that leads elsewhere was not written by a report
-    return {name: digest for name, digest in files.items() if Path(name).name == name and "\0" not in name}
+    return {name: digest for name, digest in files.items() if name and as_file_name(name) == name}
 
 
 def _digest(file: Path) -> str | None:
