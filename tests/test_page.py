@@ -233,6 +233,59 @@ def test_the_switches_change_what_is_drawn(desktop, study):
     assert desktop.complaints() == []
 
 
+def test_the_curves_can_be_drawn_by_steps(desktop, study):
+    desktop.click("#unit label:nth-of-type(2)")
+    lines = drawn(desktop)
+    assert set(lines) == {ALGORITHMS[name].title for name in study}
+    end = 0
+    for name, run in study.items():
+        expected = curves.by_steps(run.returns, run.lengths)
+        x, y = lines[ALGORITHMS[name].title]
+        np.testing.assert_allclose(x, expected.x, rtol=1e-4)
+        np.testing.assert_allclose(y, expected.bands.mean, rtol=1e-4)
+        end = max(end, expected.end)
+    layout = "document.getElementById('curves-chart')._fullLayout.xaxis"
+    assert desktop.evaluate(f"{layout}.range") == [1, end]
+    assert desktop.evaluate(f"{layout}.title.text") == "Step"
+    assert desktop.evaluate("[...document.querySelectorAll('.unit')].map(e => e.textContent)") == ["Steps", "step"]
+    assert desktop.evaluate("document.getElementById('to').max") == str(end)
+    desktop.evaluate("(e => { e.value = 99; e.dispatchEvent(new Event('change')); })(document.getElementById('at'))")
+    mac = curves.by_steps(study["mac"].returns, study["mac"].lengths)
+    value = mac.bands.mean[np.abs(mac.x - 99).argmin()]
+    assert f"MAC {value:.1f} [" in desktop.evaluate("document.getElementById('values').textContent")
+    desktop.click("#unit label:nth-of-type(1)")
+    assert desktop.evaluate(f"{layout}.range") == [1, 250]
+    assert len(drawn(desktop)["MAC"][0]) == 250
+    assert desktop.complaints() == []
+
+
+def test_the_axis_can_be_switched_with_the_keyboard(desktop):
+    desktop.evaluate("document.querySelector('input[name=unit]').focus()")
+    desktop.press("ArrowRight", 39)
+    assert desktop.evaluate("document.querySelector('input[name=unit]:checked').value") == "steps"
+    assert desktop.evaluate("document.getElementById('curves-chart')._fullLayout.xaxis.title.text") == "Step"
+
+
+def test_few_trials_show_their_range_and_their_digits_on_the_charts(visit, tmp_path):
+    values = np.array([[-0.75], [1.25]]) + np.zeros((2, 4))
+    synthetic.make_run(tmp_path / "run", returns=values)
+    make_report(tmp_path / "out", tmp_path / "run")
+    shown = visit(tmp_path / "out" / "index.html")
+    ((low, high),) = bands(shown)
+    assert (set(low), set(high)) == ({-0.75}, {1.25})
+    words = "MAC 0.250 (range -0.750 to 1.250)"
+    assert shown.evaluate("document.getElementById('values').textContent") == words
+    point = shown.evaluate(
+        "(t => [t.customdata[0], t.hovertemplate])(document.getElementById('results-chart').data[0])"
+    )
+    assert point[0] == " (range -0.750 to 1.250)"
+    assert "%{x:.3f}" in point[1]
+    shown.click("#band label:nth-of-type(2)")
+    ((low, high),) = bands(shown)  # the mean less its SD lies below all that was seen
+    assert (set(low), set(high)) == ({-0.75}, {1.25})
+    assert shown.complaints() == []
+
+
 def test_the_bands_of_interquartile_means_hold_the_truth_as_often_as_they_say():
     random = np.random.default_rng(0)
     found = [curves.by_episodes(random.normal(0, 1, (20, 300))).bands for _ in range(40)]

@@ -11,30 +11,26 @@ import numpy as np
 
 from mean_actor_critic.reports.statistics import Estimate, Summary
 
-SIGNIFICANT = 4  # digits that the largest of the numbers has at least
-OF_SPREAD = 2  # digits that the difference between the largest and the smallest has at least
+OF_LARGEST, OF_SPREAD = 300, 30  # the last digit is worth at most one part in so many
 FLOAT32 = 7  # significant digits that returns are stored with: further ones mean nothing
 
 
 def decimals(values: Iterable[float]) -> int:
     """How many decimals to show numbers with that stand together, from what they are.
 
-    The largest has four significant digits, so that returns between -1 and 1.4 get three decimals, returns of Cart Pole
-    one and returns around 100,000 none. Numbers that are close to each other get as many more as it takes to tell them
-    apart, but no more than are stored.
+    The last digit is worth at most a 300th of the largest number, so that returns between -1 and 1.4 get three
+    decimals, returns of Cart Pole one and returns around 100,000 none. It is also worth at most a 30th of the
+    difference between the largest and the smallest, so that numbers which are close to each other are told apart, as
+    far as the digits go that are stored.
     """
     finite = [value for value in values if math.isfinite(value)]
     largest, spread = max(map(abs, finite), default=0.0), max(finite, default=0.0) - min(finite, default=0.0)
     if largest == 0:
         return 1
-    places = _leading(largest)
-    enough = OF_SPREAD - 1 - _leading(spread) if spread > 0 else 0
-    return max(0, SIGNIFICANT - 1 - places, min(enough, FLOAT32 - 1 - places))
-
-
-def _leading(value: float) -> int:
-    """The power of ten of a positive number's first digit."""
-    return math.floor(math.log10(value))
+    enough = math.ceil(math.log10(OF_LARGEST / largest))
+    apart = math.ceil(math.log10(OF_SPREAD / spread)) if spread > 0 else 0
+    stored = FLOAT32 - 1 - math.floor(math.log10(largest))
+    return max(0, enough, min(apart, stored))
 
 
 def decimals_of(summaries: Iterable[Summary | None]) -> int:
