@@ -249,6 +249,7 @@ def test_the_curves_can_be_drawn_by_steps(desktop, study):
     assert desktop.evaluate(f"{layout}.title.text") == "Step"
     assert desktop.evaluate("[...document.querySelectorAll('.unit')].map(e => e.textContent)") == ["Steps", "step"]
     assert desktop.evaluate("document.getElementById('to').max") == str(end)
+    assert all(name in desktop.evaluate("document.getElementById('values').textContent") for name in lines)
     desktop.evaluate("(e => { e.value = 99; e.dispatchEvent(new Event('change')); })(document.getElementById('at'))")
     mac = curves.by_steps(study["mac"].returns, study["mac"].lengths)
     value = mac.bands.mean[np.abs(mac.x - 99).argmin()]

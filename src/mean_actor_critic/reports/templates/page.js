@@ -96,11 +96,11 @@
 
   const lines = data.lines;
   const unit = () => (document.querySelector("input[name=unit]") ? chosen("unit") : "episodes");
-  const longest = () => Math.max(1, ...lines.map((line) => line.curves[unit()]?.end ?? 1));
+  const ends = () => lines.flatMap((line) => (line.curves[unit()] ? [line.curves[unit()].end] : [])); // a run may have no curve by steps
+  const longest = () => Math.max(1, ...ends());
   let range = [1, 1];
   let hiddenLines = new Set();
 
-  // a run may have no curve by steps
   const shownLines = () => lines.filter((line) => !hiddenLines.has(line) && line.curves[unit()]);
 
   function bandOf(line) {
@@ -165,7 +165,7 @@
     range.textContent = unit() === "steps" ? "Steps" : "Episodes";
     at.textContent = unit() === "steps" ? "step" : "episode";
     for (const id of ["from", "to", "at"]) byId(id).max = longest();
-    byId("at").value = longest();
+    byId("at").value = Math.min(...ends()); // where all lines still have a value
     setRange(1, longest());
   }
 
