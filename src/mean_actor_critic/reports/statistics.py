@@ -161,7 +161,7 @@ def _trimmed_summary(values: ArrayLike, share: float) -> Summary:
     """By the mean of values [n] without the lowest and the highest `share` of them.
 
     The interval ends where the values end. Beyond them it would be owed to Student's quantile and not to anything that
-    was seen: two trials of Cart Pole with 12 and 190 would have [-1181, 1622]. A mean lies beyond all of n values only
+    was seen: two trials of Cart Pole with 12 and 190 would have [-845, 1047]. A mean lies beyond all of n values only
     if these all fell to one side of it, which happens to one sample in 32 of six symmetric values, and to less of more.
     """
     ordered = np.sort(np.asarray(values, np.float64))
