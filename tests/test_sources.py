@@ -32,7 +32,7 @@ def test_unfinished_runs_are_marked_and_show_what_all_trials_have(tmp_path):
     assert content.answer_at == 30
     assert {budget: len(rows) for budget, rows in content.results.items()} == {12: 2, 30: 1}
     rival = content.entries[0]
-    np.testing.assert_allclose(rival.curve.mean, (returns[:, :12] - 5).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(rival.curve.bands.mean, (returns[:, :12] - 5).mean(axis=0), rtol=1e-6)
     outcome = mac("report", tmp_path / "runs", "--out", tmp_path / "out", "--no-video")
     assert outcome.code == 0
     assert "REINFORCE, unfinished: its trials have 12 of 30 episodes so far." in outcome.out

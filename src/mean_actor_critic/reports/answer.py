@@ -3,9 +3,10 @@
 import math
 
 from mean_actor_critic.reports.content import Content, Result, Search, is_papers_order
+from mean_actor_critic.reports.digits import rounded, with_interval
 from mean_actor_critic.reports.sources import printable
-from mean_actor_critic.reports.tables import probability_in_words
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.reports.tables import OF_PROBABILITIES
+from mean_actor_critic.spec.experiment import ALGORITHMS
 from mean_actor_critic.studies.sweep import RULES
 
 
@@ -15,7 +16,8 @@ def answer(content: Content) -> tuple[str, str]:
         return _of_searches(content) if content.searches else _of_theory(content)
     best = content.answer[0]
     verb = "has the highest mean return:" if len(content.answer) > 1 else "reaches a mean return of"
-    lead = f"On {content.title}, {best.entry.label} {verb} {_number(best)} over {content.answer_at} episodes"
+    number = _number(best, content.digits)
+    lead = f"On {content.title}, {best.entry.label} {verb} {number} over {content.answer_at} episodes"
     rest = [_probabilities(content), _order(content), _diverged(content)]
     return lead, "".join(f"; {part}" for part in rest if part) + "."
 
@@ -31,16 +33,20 @@ def notes(content: Content) -> list[str]:
     return [*unfinished, *begun, *map(printable, damaged)]
 
 
-def _number(result: Result) -> str:
+def _number(result: Result, digits: int) -> str:
     mean = result.mean
     trials = f"{result.trials_in_words} trials" if mean.n > 1 else "1 trial"
-    interval = f"95 % interval {mean.low:.1f} to {mean.high:.1f}, " if math.isfinite(mean.low) else ""
-    return f"{mean.mean:.1f} ({interval}{trials})"
+    ends = f"{rounded(mean.low, digits)} to {rounded(mean.high, digits)}"
+    if mean.is_range:
+        trials = f"{trials}, which range from {ends}"
+    elif math.isfinite(mean.low):
+        trials = f"95 % interval {ends}, {trials}"
+    return f"{rounded(mean.mean, digits)} ({trials})"
 
 
 def _probabilities(content: Content) -> str:
     parts = [
-        f"{probability_in_words(result.better)} against {result.entry.label}"
+        f"{with_interval(result.better, OF_PROBABILITIES)} against {result.entry.label}"
         for result in content.answer
         if result.better is not None
     ]
@@ -51,7 +57,8 @@ def _probabilities(content: Content) -> str:
 
 
 def _order(content: Content) -> str:
-    task, ranked = content.sources.task, [result.entry.algorithm for result in content.answer]
+    task = content.sources.task
+    ranked = [result.entry.algorithm for result in content.answer if result.paper]  # the paper has no word on others
     if task is None or len(ranked) < 2 or len(set(ranked)) < len(ranked):
         return ""
     if is_papers_order(task, ranked):
@@ -73,7 +80,10 @@ def _of_searches(content: Content) -> tuple[str, str]:
 
 
 def _found(search: Search, named: bool) -> str:
-    parts = [f"{won.score:.1f} for {ALGORITHMS[algorithm].title}" for algorithm, won in search.winners.items()]
+    parts = [
+        f"{rounded(won.score, search.digits)} for {ALGORITHMS[algorithm].title}"
+        for algorithm, won in search.winners.items()
+    ]
     where = f" of {search.source.name}" if named else ""
     so_far = "so far " if search.unfinished else ""
     return f"{so_far}the best of the {search.tried} settings{where} score {_listed(parts)}"

@@ -112,7 +112,7 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
                 ATARI_ALGORITHMS[algorithm].title,
                 f"{in_millions(last.steps)}/{in_millions(run.experiment.steps)}" if last else "0",
                 cells[0],
-                cells[2],
+                cells[2].partition(" (")[0],  # how many a range is of stands beside it
                 f"{cells[3]} {last.unit}" if last else "–",
                 "–" if paper is None else f"{paper}",
                 *([f"{game.random}", f"{game.trpo}", f"{game.evolution}"] if game else ["–"] * 3),
@@ -120,7 +120,11 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
             ]
         )
     columns = ["Game", "Algorithm", "steps", "score", "95 % interval", "n", PAPER, *OTHERS, "notes"]
-    return Sheet("Atari: last evaluation, raw scores of whole games; steps are agent steps", columns, rows, left=2)
+    title = "Atari: last evaluation, raw scores of whole games; steps are agent steps"
+    title += (
+        "; a range from … to … where there are too few for an interval" if any(" to " in r[4] for r in rows) else ""
+    )
+    return Sheet(title, columns, rows, left=2)
 
 
 def show(runs: Sequence[AtariRun], width: int) -> Table:
@@ -250,7 +254,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
     """Evaluation scores by agent steps, a panel for each game, a line for each run; PNG or SVG.
 
     Algorithms differ in colour, settings in dashes; what all runs on a game have is said below its name. Bands are 95 %
-    intervals over trials, or over games where there is one trial.
+    intervals over trials, or their range where there are few; over games where there is one trial.
     """
     by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
     for game, run, _ in _by_game(runs):

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from mean_actor_critic.reports.curves import EPISODES, MOST_POINTS, STEPS, Curve, by_episodes, by_steps
+from mean_actor_critic.reports.digits import decimals, decimals_of
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
-    TAIL,
     Difference,
     Estimate,
     Summary,
@@ -26,7 +27,6 @@ from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
-MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
 MOST_ROWS, MOST_COLUMNS = 200, 100  # of a heat map
 LAST = 100  # episodes that "last" means
 
@@ -37,26 +37,17 @@ _Key = TypeVar("_Key")
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
-class Curve(NamedTuple):
-    """A learning curve over trials, point by point, with bands of 95 %."""
-
-    episode: Array  # the middle of each point's episodes
-    together: int  # episodes in a point
-    mean: Array
-    sd: Array  # over trials
-    mean_low: Array
-    mean_high: Array
-    iqm: Array  # mean of the middle half of the trials
-    iqm_low: Array
-    iqm_high: Array
-
-
 class Entry(NamedTuple):
     """A run in a report."""
 
     label: str
     source: RunSource
-    curve: Curve
+    curves: Mapping[str, Curve]  # by their unit; there is always one by episodes
+
+    @property
+    def curve(self) -> Curve:
+        """The one by episodes."""
+        return self.curves[EPISODES]
 
     @property
     def algorithm(self) -> str:
@@ -113,6 +104,12 @@ class Content(NamedTuple):
         return self.results.get(self.answer_at, [])
 
     @property
+    def digits(self) -> int:
+        """Decimals that all returns of runs are shown with."""
+        rows = [row for rows in self.results.values() for row in rows]
+        return decimals_of(summary for row in rows for summary in (row.mean, row.iqm, row.final))
+
+    @property
     def reference(self) -> Entry | None:
         """The run of MAC that the answer compares the others with."""
         return reference(self.entries, self.answer_at)
@@ -147,7 +144,7 @@ def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
         Entry(
             label + (f" no. {labels[:place].count(label) + 1}" if labels.count(label) > 1 else ""),
             source,
-            curve_of(source.run.returns[:, : source.done]),
+            _curves_of(source),
         )
         for place, (label, source) in enumerate(zip(labels, sources, strict=True))
     ]
@@ -234,41 +231,14 @@ def best_agent(content: Content) -> tuple[Entry, int] | None:
 
 
 def is_papers_order(task: Task, ranked: Sequence[str]) -> bool:
-    """Whether algorithms, best first, are in the order that the paper reports."""
+    """Whether algorithms of the paper, best first, are in the order that the paper reports."""
     return all(task.scores[better].mean >= task.scores[worse].mean for better, worse in itertools.pairwise(ranked))
 
 
-def curve_of(returns: Array) -> Curve:
-    """The learning curve of returns [trials, episodes]."""
-    trials, episodes = returns.shape
-    together = -(-episodes // MOST_POINTS)
-    starts = np.arange(0, episodes, together)
-    sizes = np.diff(np.append(starts, episodes))
-    points = np.add.reduceat(np.asarray(returns, np.float64), starts, axis=1) / sizes
-    ordered = np.sort(points, axis=0)
-    cut = trials // 4
-    kept = trials - 2 * cut
-    # the standard error of a trimmed mean is that of its winsorised values (Tukey & McLaughlin, 1963)
-    winsorised = np.clip(points, ordered[cut], ordered[trials - cut - 1])
-    mean, iqm = points.mean(axis=0), ordered[cut : trials - cut].mean(axis=0)
-    sd, winsorised_sd = (_sd(values) for values in (points, winsorised))
-    half_mean = _quantile(trials - 1) * sd / np.sqrt(trials)
-    half_iqm = _quantile(kept - 1) * winsorised_sd * np.sqrt((trials - 1) / max(1, kept * (kept - 1)))
-    episode = starts + (sizes + 1) / 2
-    bands = (mean - half_mean, mean + half_mean, iqm, iqm - half_iqm, iqm + half_iqm)
-    return Curve(episode, together, mean, sd, *bands)
-
-
-def _sd(values: Array) -> Array:
-    """Over trials [trials, points]; NaN for one."""
-    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1], np.nan)
-
-
-def _quantile(freedom: int) -> float:
-    """How many standard errors an interval of 95 % reaches to each side."""
-    from scipy.special import stdtrit  # slow to import
-
-    return float(stdtrit(freedom, 1 - TAIL)) if freedom else float("nan")
+def _curves_of(source: RunSource) -> dict[str, Curve]:
+    run = source.run
+    found = by_steps(run.returns, run.lengths)
+    return {EPISODES: by_episodes(run.returns[:, : source.done]), **({STEPS: found} if found else {})}
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
@@ -313,6 +283,11 @@ class Search(NamedTuple):
     def sweep(self) -> Sweep:
         """The sweep itself."""
         return self.source.sweep
+
+    @property
+    def digits(self) -> int:
+        """Decimals that all scores of the search are shown with."""
+        return decimals(point.score for points in self.points.values() for point in points)
 
     @property
     def tried(self) -> int:

@@ -15,8 +15,11 @@ from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports import protocol, theory
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
-from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, DARK_PARTS, PARTS, dashes, score_range
+from mean_actor_critic.reports.curves import EPISODES, STEPS, Curve
+from mean_actor_critic.reports.digits import interval, interval_heading, rounded
+from mean_actor_critic.reports.plots import DARK_PARTS, PARTS, colour_of, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
+from mean_actor_critic.reports.statistics import FEWEST
 from mean_actor_critic.reports.tables import results_sheet
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.studies.sweep import RULES
@@ -24,11 +27,11 @@ from mean_actor_critic.studies.sweep import RULES
 MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once
 _LIGHT = {
     "paper": "#ffffff", "ink": "#1d2126", "soft": "#59616b", "line": "#d9dee4", "raised": "#f4f6f8",
-    "accent": "#b34700", **COLOURS, **PARTS,
+    "accent": "#b34700", **PARTS,
 }  # fmt: skip
 _DARK = {
     "paper": "#14171b", "ink": "#e8ebee", "soft": "#a3acb6", "line": "#323941", "raised": "#1d2228",
-    "accent": "#ff9a52", **DARK_COLOURS, **DARK_PARTS,
+    "accent": "#ff9a52", **DARK_PARTS,
 }  # fmt: skip
 
 
@@ -70,8 +73,8 @@ def write_page(content: Content, recording: Recording, files: Sequence[str], gri
         style=Markup(style),
         plotly=Markup(plotly),
         script=Markup(script),
-        light=_LIGHT,
-        dark=_DARK,
+        light={**_LIGHT, **{name: colour_of(name) for name in ALGORITHMS}},
+        dark={**_DARK, **{name: colour_of(name, dark=True) for name in ALGORITHMS}},
         data=_data(content),
     )
     write_whole(file, text.encode(errors="replace"))  # a forged manifest can hold what is no text
@@ -90,6 +93,7 @@ def _policy(*scripts: str) -> str:
 def _data(content: Content) -> dict[str, Any]:
     return {
         "results": {str(episodes): [_result(row) for row in rows] for episodes, rows in content.results.items()},
+        "digits": content.digits,
         "lines": _lines(content),
         "searches": [_search(search) for search in content.searches],
         "theories": [theory.chart_data(source.theory) for source in content.sources.theories],
@@ -104,25 +108,36 @@ def _result(row: Result) -> dict[str, Any]:
         "low": _short(row.mean.low),
         "high": _short(row.mean.high),
         "n": row.mean.n,
+        "range": row.mean.is_range,
         "paper": row.paper.mean if row.paper else None,
         "spread": row.paper.spread if row.paper else None,
     }
 
 
 def _lines(content: Content) -> list[dict[str, Any]]:
-    lines = []
-    for entry, dash in zip(content.entries, dashes(content.entries), strict=True):
-        curve = entry.curve._asdict()
-        del curve["together"]
-        numbers = {name: [_short(value) for value in values] for name, values in curve.items()}
-        words = {"label": entry.label, "algorithm": entry.algorithm, "dash": dash}
-        lines.append({**words, "done": entry.source.done, **numbers})
-    return sorted(lines, key=lambda line: -line["mean"][-1])
+    """Lines of the learning curves, the one that ends highest first."""
+    lines = [
+        {
+            "label": entry.label,
+            "algorithm": entry.algorithm,
+            "dash": dash,
+            "curves": {unit: _curve(curve) for unit, curve in entry.curves.items()},
+        }
+        for entry, dash in zip(content.entries, dashes(content.entries), strict=True)
+    ]
+    return sorted(lines, key=lambda line: -line["curves"][EPISODES]["mean"][-1])
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    numbers = {"x": curve.x, **curve.bands._asdict()}
+    shown = {name: [_short(value) for value in values] for name, values in numbers.items()}
+    return {"end": curve.end, "range": curve.is_range, **shown}
 
 
 def _search(search: Search) -> dict[str, Any]:
     return {
         "range": [_short(value) for value in score_range(search)],
+        "digits": search.digits,
         "maps": {algorithm: _map(heat) for algorithm, heat in search.maps.items()},
         "shares": [
             {
@@ -169,7 +184,9 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         "paper": task is not None,
         "budgets": [(episodes, f"{episodes} episodes") for episodes in content.results],
         "answer_at": content.answer_at,
-        "sheets": [results_sheet(content.title, task, *part) for part in content.results.items()],
+        "sheets": [results_sheet(content, episodes) for episodes in content.results],
+        "interval": interval_heading(row.mean for row in content.answer),
+        "units": _units(content),
         "legend_of_results": _legend_of_results(content),
         "caption_of_curves": _caption_of_curves(content),
         "longest": max((entry.source.done for entry in content.entries), default=1),
@@ -234,25 +251,45 @@ def _legend_of_results(content: Content) -> str:
                 else ", Welch’s."
             )
         )
+    summaries = [row.mean for rows in content.results.values() for row in rows]
     parts.append(
-        "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap, of medians by order statistics, "
-        "of probabilities by Wilson’s with DeLong’s variance."
+        "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap and no further than the values of "
+        "the trials, of medians by order statistics, of probabilities by Wilson’s with DeLong’s variance."
     )
+    if any(summary.is_range for summary in summaries):
+        parts.append(
+            f"Fewer than {FEWEST} trials allow no interval of a mean: the range of their values is shown, and says so."
+        )
     return " ".join(filter(None, parts))
 
 
 def _caption_of_curves(content: Content) -> str:
     together = max((entry.curve.together for entry in content.entries), default=1)
-    points = f" Each point is the mean of up to {together} neighbouring episodes." if together > 1 else ""
-    return f"Return by episode, over trials, with bands point by point.{points} IQM is the mean of the middle half."
+    points = f" By episodes, each point is the mean of up to {together} neighbours." if together > 1 else ""
+    by_steps = [entry.curves[STEPS].together for entry in content.entries if STEPS in entry.curves]
+    width = f"{min(by_steps)} to {max(by_steps)}" if len(set(by_steps)) > 1 else f"{max(by_steps, default=0)}"
+    bins = (
+        f" By steps, each point is the mean of the episodes that ended within {width} agent steps." if by_steps else ""
+    )
+    few = any(entry.curve.is_range for entry in content.entries)
+    ranges = f" Of fewer than {FEWEST} trials, bands are the range of their values." if few else ""
+    return (
+        "Return over trials, with bands point by point that go no further than the trials’ values."
+        f"{ranges}{points}{bins} IQM is the mean of the middle half."
+    )
+
+
+def _units(content: Content) -> list[tuple[str, str]]:
+    """What learning curves can be drawn by."""
+    return [(unit, unit) for unit in (EPISODES, STEPS) if any(unit in entry.curves for entry in content.entries)]
 
 
 def _search_words(search: Search) -> dict[str, Any]:
     rule = RULES[search.plan.rule]
     left_out = sum(heat.left_out for heat in search.maps.values())
     medians = [
-        f"{ALGORITHMS[name].title} {np.median([point.score for point in search.points[name]]):.1f}"
-        for name in search.points
+        f"{ALGORITHMS[name].title} {rounded(float(np.median([p.score for p in points])), search.digits)}"
+        for name, points in search.points.items()
     ]
     last = search.plan.rungs[-1]
     rungs = ""
@@ -287,9 +324,14 @@ def _fixed(search: Search) -> str:
 
 def _alternatives(content: Content) -> Mapping[str, str]:
     """What the charts of runs show, in words."""
-    means = [f"{row.entry.label} {row.mean.mean:.1f} {row.mean.interval}" for row in content.answer]
-    ends = [f"{entry.label} {entry.curve.mean[-1]:.1f}" for entry in content.entries]
+    digits = content.digits
+    means = [
+        f"{row.entry.label} {rounded(row.mean.mean, digits)} {interval(row.mean, digits)}".removesuffix(" –")
+        for row in content.answer
+    ]
+    ends = [f"{entry.label} {rounded(entry.curve.bands.mean[-1], digits)}" for entry in content.entries]
+    heading = interval_heading(row.mean for row in content.answer)
     return {
-        "results": f"Mean returns with 95 % intervals over {content.answer_at} episodes: {', '.join(means)}.",
-        "curves": f"Mean return by episode. At the end: {', '.join(ends)}.",
+        "results": f"Mean return and {heading} over {content.answer_at} episodes: {', '.join(means)}.",
+        "curves": f"Mean return as training goes on. After the last episode: {', '.join(ends)}.",
     }

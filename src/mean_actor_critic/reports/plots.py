@@ -13,8 +13,16 @@ from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory, Trial
 from mean_actor_critic.reports.content import Entry, Result, Search
-from mean_actor_critic.reports.theory import SOURCES, batch_in_words, entropy_points, sources_of
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.reports.digits import interval_heading
+from mean_actor_critic.reports.theory import (
+    SOURCES,
+    batch_in_words,
+    entropy_points,
+    estimators_of,
+    rivals_of,
+    sources_of,
+)
+from mean_actor_critic.spec.experiment import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,10 +43,22 @@ DARK_COLOURS = {  # the same, lighter, for dark pages
     "advantage_reinforce": "#E9A3CB",
     "reinforce": "#A9B0B8",
 }
+# for algorithms that have none of their own, in the order of ALGORITHMS: light and dark
+_FURTHER = (("#8C510A", "#D9A566"), ("#5E3C99", "#B2A1E0"), ("#B2182B", "#F08080"), ("#01665E", "#5AB4AC"))
 PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}  # of a variance
 DARK_PARTS = {"actions": "#F0B833", "states": "#7CC7F0", "returns": "#8A9199", "trajectories": "#D46A9F"}
 DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart; names as Plotly has them
 _STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+
+
+def colour_of(algorithm: str, dark: bool = False) -> str:
+    """The colour of an algorithm's lines and points, on a light or a dark ground."""
+    own = DARK_COLOURS if dark else COLOURS
+    if algorithm in own:
+        return own[algorithm]
+    others = [name for name in ALGORITHMS if name not in COLOURS]
+    place = others.index(algorithm) if algorithm in others else 0
+    return _FURTHER[place % len(_FURTHER)][dark]
 
 
 def require_matplotlib() -> None:
@@ -54,17 +74,17 @@ def dashes(entries: Sequence[Entry]) -> list[str]:
 
 
 def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
-    """Mean return by episode with a 95 % band, a line for each run; PNG or SVG."""
+    """Mean return by episode with a band over trials, a line for each run; PNG or SVG."""
     with figure_of(files, (7.5, 4.5)) as figure:
         axes: Axes = figure.subplots()
         for entry, dash in zip(entries, dashes(entries), strict=True):
-            curve, colour = entry.curve, COLOURS[entry.algorithm]
+            curve, bands, colour = entry.curve, entry.curve.bands, colour_of(entry.algorithm)
             width = 2.2 if entry.algorithm == "mac" else 1.4
             label = _literal(entry.label)
-            axes.plot(curve.episode, curve.mean, _STYLES[dash], color=colour, linewidth=width, label=label)
-            axes.fill_between(curve.episode, curve.mean_low, curve.mean_high, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(curve.x, bands.mean, _STYLES[dash], color=colour, linewidth=width, label=label)
+            axes.fill_between(curve.x, bands.mean_low, bands.mean_high, color=colour, alpha=0.2, linewidth=0)
         handles, labels = axes.get_legend_handles_labels()
-        order = np.argsort([entry.curve.mean[-1] for entry in entries])[::-1]  # as the lines end
+        order = np.argsort([entry.curve.bands.mean[-1] for entry in entries])[::-1]  # as the lines end
         axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
                     bbox_to_anchor=(1.0, 0.5))  # fmt: skip
         together = max(entry.curve.together for entry in entries)
@@ -81,7 +101,7 @@ def scores(results: Sequence[Result], title: str, *files: Path) -> None:
         for place, result in enumerate(results):
             mean, low, high = result.mean.mean, result.mean.low, result.mean.high
             error = [[mean - low], [high - mean]] if np.isfinite(low) else None
-            colour = COLOURS[result.entry.algorithm]
+            colour = colour_of(result.entry.algorithm)
             axes.errorbar([mean], [place - 0.12], xerr=error, fmt="o", color=colour, capsize=4)
             if result.paper:
                 label = "paper ± as it gives it" if place == 0 else None
@@ -89,7 +109,8 @@ def scores(results: Sequence[Result], title: str, *files: Path) -> None:
                               markerfacecolor="white", capsize=3, linewidth=1, label=label)  # fmt: skip
         axes.set_yticks(range(len(results)), [_literal(result.entry.label) for result in results])
         axes.set_ylim(len(results) - 0.5, -0.5)
-        axes.set(xlabel="Mean return, 95 % interval", title=_literal(title))
+        heading = interval_heading(result.mean for result in results)
+        axes.set(xlabel=f"Mean return, {heading}", title=_literal(title))
         axes.grid(alpha=0.25, axis="x")
         if any(result.paper for result in results):
             axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -129,7 +150,7 @@ def sensitivity(search: Search, title: str, *files: Path) -> None:
         for algorithm, (values, share) in search.shares.items():
             width = 2.2 if algorithm == "mac" else 1.4
             label = ALGORITHMS[algorithm].title
-            axes.step(values, share, where="pre", color=COLOURS[algorithm], linewidth=width, label=label)
+            axes.step(values, share, where="pre", color=colour_of(algorithm), linewidth=width, label=label)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="Score", ylabel="Share of settings that reach it", title=_literal(title))
         axes.set_ylim(0, 1.02)
@@ -142,12 +163,12 @@ def variances(trial: Trial, batches: Sequence[str], title: str, *files: Path) ->
         panels: Any = figure.subplots(1, len(batches), squeeze=False, sharey=True)
         episodes = [moment.episode for moment in trial.moments]
         for panel, batch in zip(panels[0], batches, strict=True):
-            for name, algorithm in ALGORITHMS.items():
+            for name in estimators_of(trial, batch):
                 numbers = [moment.row(name, batch)["variance"] for moment in trial.moments]
                 value = np.array([number.value for number in numbers])
                 error = np.abs(np.array([[n.low, n.high] for n in numbers]).T - value)
-                panel.errorbar(episodes, value, yerr=error, color=COLOURS[name], capsize=3, marker="o", markersize=4,
-                               linewidth=2.2 if name == "mac" else 1.4, label=algorithm.title)  # fmt: skip
+                panel.errorbar(episodes, value, yerr=error, color=colour_of(name), capsize=3, marker="o", markersize=4,
+                               linewidth=2.2 if name == "mac" else 1.4, label=ALGORITHMS[name].title)  # fmt: skip
             panel.set(xlabel="Episode of training", title=batch_in_words(batch), yscale="log")
             panel.grid(alpha=0.25)
         panels[0][0].set_ylabel("Variance, all parameters")
@@ -159,7 +180,7 @@ def variance_sources(trial: Trial, batch: str, title: str, *files: Path) -> None
     """What every estimator's variance comes from, a panel for each moment; PNG or SVG."""
     with figure_of(files, (2.2 + 2.4 * len(trial.moments), 3.2)) as figure:
         panels: Any = figure.subplots(1, len(trial.moments), squeeze=False, sharey=True)
-        names = list(ALGORITHMS)
+        names = estimators_of(trial, batch)
         for panel, moment in zip(panels[0], trial.moments, strict=True):
             shares = [sources_of(moment.row(name, batch)) for name in names]
             above, below = np.zeros(len(names)), np.zeros(len(names))
@@ -186,14 +207,14 @@ def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
                 "-" if curve.actions == 2 else "--",
                 f"{ALGORITHMS[curve.estimator].title}, {curve.actions} actions",
             )
-            colour = COLOURS[curve.estimator]
+            colour = colour_of(curve.estimator)
             left.plot(curve.entropy, curve.amount, style, color=colour, marker="o", markersize=3, label=label)
             right.plot(curve.entropy, curve.saved, style, color=colour, marker="o", markersize=3)
             right.fill_between(curve.entropy, curve.low, curve.high, color=colour, alpha=0.08, linewidth=0)
-        for rival in ("actor_critic", "advantage_actor_critic"):
+        for rival in rivals_of(theory):
             x, y = entropy_points(theory, rival)
             label = f"{ALGORITHMS[rival].title}, networks"
-            right.plot(x, y, "D", color=COLOURS[rival], markeredgecolor="black", label=label if len(x) else None)
+            right.plot(x, y, "D", color=colour_of(rival), markeredgecolor="black", label=label if len(x) else None)
         left.set(ylabel="Variance saved, of its most", title="how much")
         right.set(ylabel="Share of the variance saved", title="which share")
         for panel in (left, right):

@@ -8,6 +8,7 @@ from mean_actor_critic._version import __version__
 from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
+from mean_actor_critic.reports.statistics import FEWEST
 from mean_actor_critic.reports.tables import Sheet
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.checks import kwargs_as_words, settings_as_words
@@ -26,7 +27,10 @@ def method(content: Content) -> list[str]:
             f"A trial is a training by itself. Each run has {' or '.join(map(str, counts))} of them. Returns are "
             "those of the training itself, undiscounted, with actions sampled from the policy. The unit of all "
             "statistics is the trial: first its mean over episodes, then everything over trials. The bands of the "
-            "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM."
+            "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM. No "
+            "interval or band goes beyond the values of the trials; of fewer than "
+            f"{FEWEST} trials, the smallest and the largest value are shown instead. Curves by steps are means of "
+            "the episodes that ended within equal numbers of agent steps."
         )
         if any(result.paired for result in content.answer if result.ahead):
             lines.append(
@@ -150,7 +154,7 @@ def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
                 {"max_episode_steps": task.steps, **preset(task.environment, algorithm, presets)},
                 engine=experiment.engine,
             )
-            for algorithm in ALGORITHMS
+            for algorithm in task.scores
         ]
         if experiment in parts:
             words = [] if presets == TUNED else ["--preset", presets]

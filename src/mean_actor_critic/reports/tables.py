@@ -7,16 +7,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.files import write_whole
+from mean_actor_critic.files import disk_faults, write_whole
 from mean_actor_critic.reports.content import LAST, Content, Result
-from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, interval_text, summarise, trial_scores
+from mean_actor_critic.reports.digits import (
+    decimals,
+    decimals_of,
+    exact,
+    interval,
+    interval_heading,
+    rounded,
+    with_interval,
+)
+from mean_actor_critic.reports.sources import printable
+from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, summarise, trial_scores
+from mean_actor_critic.runs.atari_run import AtariRun, load_run
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.algorithms import ALGORITHMS
-from mean_actor_critic.spec.paper import Task
+from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.studies.sweep import Sweep, is_sweep, scores
+
+OF_PROBABILITIES = 2  # decimals
 
 
 class Sheet(NamedTuple):
@@ -34,15 +47,15 @@ class Sheet(NamedTuple):
         return self._replace(columns=[self.columns[place] for place in places], rows=rows)
 
 
-def summary_cells(summary: Summary) -> list[str]:
-    """Mean, SD, interval and n as text."""
-    sd = f"{summary.sd:.1f}" if np.isfinite(summary.sd) else "–"
-    return [f"{summary.mean:.1f}", sd, summary.interval, str(summary.n)]
+def summary_cells(summary: Summary, digits: int | None = None) -> list[str]:
+    """Mean, SD, interval and n as text, with so many decimals as stand in the same column, or as fit by themselves."""
+    digits = decimals_of([summary]) if digits is None else digits
+    return [rounded(summary.mean, digits), rounded(summary.sd, digits), interval(summary, digits), str(summary.n)]
 
 
 def plain_table(title: str, columns: Sequence[str], left: int = 1) -> Table:
     """An empty table: the first `left` columns to the left, numbers to the right."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
+    table = Table(title=Text(printable(title)), title_justify="left", title_style="bold", header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left, overflow="fold")
     return table
@@ -52,28 +65,30 @@ def terminal_table(sheet: Sheet) -> Table:
     """For the terminal."""
     table = plain_table(sheet.title, sheet.columns, sheet.left)
     for row in sheet.rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))  # not markup: names are shown as they are
     return table
 
 
-def results_sheet(title: str, task: Task | None, episodes: int, results: Sequence[Result]) -> Sheet:
+def results_sheet(content: Content, episodes: int) -> Sheet:
     """What runs reached within some episodes, beside the paper's numbers. Columns without anything are left out."""
+    task, results, digits = content.sources.task, content.results[episodes], content.digits
+    cells = [summary_cells(result.mean, digits) for result in results]
     columns = {
         "Algorithm": [result.entry.label for result in results],
-        "mean": [f"{result.mean.mean:.1f}" for result in results],
-        "SD over trials": [summary_cells(result.mean)[1] for result in results],
-        "95 % interval": [result.mean.interval for result in results],
+        "mean": [mean for mean, *_ in cells],
+        "SD over trials": [sd for _, sd, *_ in cells],
+        interval_heading(result.mean for result in results): [found for _, _, found, _ in cells],
         "paper": [f"{result.paper.mean} ± {result.paper.spread}" if result.paper else "" for result in results],
-        "IQM": [_with_interval(result.iqm) for result in results],
-        f"last {LAST}": [_with_interval(result.final) for result in results],
+        "IQM": [with_interval(result.iqm, digits) for result in results],
+        f"last {LAST}": [with_interval(result.final, digits) for result in results],
         f"episodes to {task.solved:g}" if task else "": [_to_threshold(result) for result in results],
         "trials": [result.trials_in_words for result in results],
-        "P(MAC better)": [probability_in_words(result.better) for result in results],
+        "P(MAC better)": [with_interval(result.better, OF_PROBABILITIES) for result in results],
         "p (Holm)": [_p_value(result) for result in results],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]
-    return Sheet(f"{title}: mean return over {episodes} episodes", list(shown), rows)
+    return Sheet(f"{content.title}: mean return over {episodes} episodes", list(shown), rows)
 
 
 def results_rows(content: Content) -> list[list[Any]]:
@@ -105,24 +120,11 @@ def results_rows(content: Content) -> list[list[Any]]:
 
 
 def _digits(*values: float) -> list[str]:
-    return [f"{value:.3f}" if np.isfinite(value) else "" for value in values]
+    return [exact(value) for value in values]
 
 
 def _estimate(estimate: Estimate | None) -> list[str]:
-    if estimate is None:
-        return ["", "", ""]
-    return [f"{value:.3f}" if not np.isnan(value) else "" for value in (estimate.value, estimate.low, estimate.high)]
-
-
-def _with_interval(summary: Summary | None) -> str:
-    return "" if summary is None else f"{summary.mean:.1f} {summary.interval}".removesuffix(" –")
-
-
-def probability_in_words(estimate: Estimate | None) -> str:
-    """With its interval; nothing of nothing."""
-    if estimate is None:
-        return ""
-    return f"{estimate.value:.2f} {interval_text(estimate.low, estimate.high, 2)}".removesuffix(" –")
+    return ["", "", ""] if estimate is None else _digits(*estimate)
 
 
 def _p_value(result: Result) -> str:
@@ -139,21 +141,21 @@ def _to_threshold(result: Result) -> str:
         return ""
     if not np.isfinite(median.value):
         return f"never; {result.solved}/{result.mean.n} do" if result.solved else "never"
-    interval = interval_text(median.low, median.high, 0).replace("inf", "never")
-    return f"{median.value:.0f} {interval}".removesuffix(" –")
+    return with_interval(median, 0).replace("inf", "never")
 
 
 def run_table(run: Run) -> Table:
-    """What came out of one run."""
+    """What came out of one run, over the episodes that all of its trials have."""
     experiment = run.experiment
-    table = plain_table(
-        f"{experiment.environment}, {ALGORITHMS[experiment.algorithm].title}, seed {experiment.seed}",
-        ["Mean return of", "mean", "SD over trials", "95 % interval", "trials"],
-    )
-    table.add_row(f"all {experiment.episodes} episodes", *summary_cells(summarise(trial_scores(run.returns))))
-    if experiment.episodes > LAST:
-        table.add_row(f"the last {LAST}", *summary_cells(summarise(final_scores(run.returns, LAST))))
-    return table
+    returns = run.returns[:, : int(run.episodes_done.min())]
+    episodes = returns.shape[1]
+    rows = {f"all {episodes} episodes": summarise(trial_scores(returns))} if episodes else {}
+    if episodes > LAST:
+        rows[f"the last {LAST}"] = summarise(final_scores(returns, LAST))
+    digits = decimals_of(rows.values())
+    title = f"{experiment.setup.environment}, {ALGORITHMS[experiment.setup.algorithm].title}, seed {experiment.seed}"
+    columns = ["Mean return of", "mean", "SD over trials", interval_heading(rows.values()), "trials"]
+    return terminal_table(Sheet(title, columns, [[name, *summary_cells(row, digits)] for name, row in rows.items()]))
 
 
 def diverged_line(run: Run | AtariRun) -> str | None:
@@ -168,32 +170,48 @@ def diverged_line(run: Run | AtariRun) -> str | None:
 
 
 def runs_table(folder: Path) -> tuple[Table, int]:
-    """All runs below a folder, and how many there are. Damaged ones are listed with what is wrong."""
-    table = plain_table(
-        f"Runs in {folder}; latest mean: of the last {LAST} episodes, or of the last evaluation",
-        ["run", "environment", "algorithm", "status", "trials", "so far", "latest mean", "diverged"],
-        left=4,
-    )
-    found = sorted({file.parent for file in folder.rglob("manifest.json")})
+    """All runs and sweeps below a folder, and how many there are. Of what cannot be read, it says why."""
+    files = (file for name in ("manifest.json", "sweep.json") for file in folder.rglob(name))
+    found = sorted({file.parent for file in files})
+    rows = []
     for path in found:
-        name = escape(str(path.relative_to(folder)))
         try:
-            run = load_run(path)
+            with disk_faults(path, "read"):
+                cells = _sweep_cells(Sweep.load(path)) if is_sweep(path) else _run_cells(load_run(path))
         except MacError as fault:
-            table.add_row(name, "", "", escape(f"damaged: {fault}"), "", "", "", "")
-            continue
-        extent, mean = extent_and_mean(run)
-        table.add_row(
-            name,
-            run.experiment.environment,
-            run.experiment.algorithm,
-            "finished" if run.finished else "unfinished",
-            str(run.experiment.trials),
-            extent,
-            mean,
-            str(int(np.sum(run.diverged_at > 0))),
-        )
-    return table, len(found)
+            cells = ["", "", f"damaged: {fault}", "", "", "", ""]
+        rows.append([str(path.relative_to(folder)), *cells])
+    latest = f"of the last {LAST} episodes, of the last evaluation, or of a sweep’s best setting by its rule"
+    title = f"Runs in {folder}; latest mean: {latest}"
+    columns = ["run", "environment", "algorithm", "status", "trials", "so far", "latest mean", "diverged"]
+    return terminal_table(Sheet(title, columns, rows, left=4)), len(found)
+
+
+def _run_cells(run: Run | AtariRun) -> list[str]:
+    experiment = run.experiment
+    status = "finished" if run.finished else "unfinished"
+    lost = str(int(np.sum(run.diverged_at > 0)))
+    words = [experiment.setup.environment, experiment.setup.algorithm, status, str(experiment.trials)]
+    return [*words, *extent_and_mean(run), lost]
+
+
+def _sweep_cells(sweep: Sweep) -> list[str]:
+    plan = sweep.plan
+    outcomes = sweep.outcomes()
+    planned = sum(len(sweep.points(algorithm)) for algorithm in plan.algorithms)
+    best = max(
+        (float(np.mean(scores(won.returns, plan.rule))) for won in sweep.winners().values()), default=float("nan")
+    )
+    lost = sum(int(np.sum(outcome.diverged_at > 0)) for outcome in outcomes)
+    return [
+        plan.environment,
+        ", ".join(plan.algorithms),
+        "sweep, finished" if sweep.finished else "sweep, unfinished",
+        str(plan.rungs[-1].trials),
+        f"{len(outcomes)} of {planned} settings",
+        rounded(best, decimals([best])),
+        str(lost),
+    ]
 
 
 def in_millions(steps: int) -> str:
@@ -205,11 +223,12 @@ def extent_and_mean(run: Run | AtariRun) -> tuple[str, str]:
     """How far a run is, in episodes or agent steps, and what it came to lately."""
     if isinstance(run, AtariRun):
         done, total = (in_millions(steps) for steps in (int(run.steps_done.min()), run.experiment.steps))
-        mean = float(np.mean(run.final_scores))
-        return f"{done}/{total} steps", "–" if np.isnan(mean) else f"{mean:.1f}"
-    episodes = int(run.episodes_done.min())
-    mean_of = run.returns[:, max(0, episodes - LAST) : episodes]
-    return f"{episodes}/{run.experiment.episodes} episodes", f"{np.mean(mean_of):.1f}" if episodes else "–"
+        extent, mean = f"{done}/{total} steps", float(np.mean(run.final_scores))
+    else:
+        episodes = int(run.episodes_done.min())
+        extent = f"{episodes}/{run.experiment.episodes} episodes"
+        mean = float(np.mean(final_scores(run.returns[:, :episodes], LAST))) if episodes else float("nan")
+    return extent, rounded(mean, decimals([mean]))
 
 
 def write_csv(file: Path, rows: Sequence[Sequence[Any]]) -> None:
