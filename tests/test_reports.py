@@ -23,8 +23,8 @@ from mean_actor_critic.reports.search import winners_sheet
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.reports.statistics import summarise, trial_scores
 from mean_actor_critic.reports.tables import diverged_line, extent_and_mean, results_sheet, run_table, runs_table
-from mean_actor_critic.spec.experiment import ALGORITHMS
-from mean_actor_critic.studies.paper import CLASSIC_CONTROL
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL
 from mean_actor_critic.studies.sweep import CellResult, Rung, scores
 
 CART_POLE = CLASSIC_CONTROL["cart-pole"]

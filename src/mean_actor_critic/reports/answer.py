@@ -6,7 +6,7 @@ from mean_actor_critic.reports.content import Content, Result, Search, is_papers
 from mean_actor_critic.reports.digits import rounded, with_interval
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.tables import OF_PROBABILITIES
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.studies.sweep import RULES
 
 

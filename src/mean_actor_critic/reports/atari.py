@@ -18,20 +18,20 @@ from rich.table import Table
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports.files import latex_table
-from mean_actor_critic.reports.plots import COLOURS, figure_of
+from mean_actor_critic.reports.plots import colour_of, figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
 from mean_actor_critic.reports.tables import Sheet, in_millions, plain_table, summary_cells, terminal_table, write_csv
+from mean_actor_critic.runs.run import Run
 from mean_actor_critic.runs.store import make_folder
-    ATARI_ALGORITHMS,
-    PAPERS_STEPS,
-    PROTOCOLS,
-    make_atari_experiment,
-    preset,
-)
+from mean_actor_critic.spec import paper
+from mean_actor_critic.spec.algorithms import ALGORITHMS, algorithm_of
 from mean_actor_critic.spec.checks import settings_as_words
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.paper import ATARI, ATARI_TRIALS, Game
+from mean_actor_critic.spec.presets import SEARCH_SEEDS, start_from
+from mean_actor_critic.spec.rules import PROTOCOLS
 
+PAPERS_STEPS = 50_000_000  # agent steps of a trial, four frames each
 _LINE = "#444444"
 _DASHES = ("--", "-.", ":")
 MOST_NAMED = 2  # settings that a line's name has room for
@@ -52,30 +52,30 @@ class Score(NamedTuple):
     steps: int  # agent steps of a trial
 
 
-def score_at(run: AtariRun, evaluation: int) -> Score:
+def score_at(run: Run, evaluation: int) -> Score:
     """What all of a run's trials came to at an evaluation, counted from 0."""
-    scores = run.curves.scores[:, evaluation]
+    scores = run.evaluations.scores[:, evaluation]
     several = len(scores) > 1
-    values = run.means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]
+    values = run.evaluations.means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]
     return Score(
         summarise(values),
         "trials" if several else "games",
         int(np.isfinite(scores).sum()),
-        int(run.curves.unfinished[:, evaluation].sum()),
-        run.experiment.steps_of_evaluation(evaluation),
+        int(run.evaluations.unfinished[:, evaluation].sum()),
+        run.experiment.moment_of_evaluation(evaluation),
     )
 
 
-def last_score(run: AtariRun) -> Score | None:
+def last_score(run: Run) -> Score | None:
     """What all of a run's trials came to at the last evaluation that they have all had; None before the first."""
-    evaluated = int(run.curves.evaluated.min())
+    evaluated = int(run.evaluations.evaluated.min())
     return score_at(run, evaluated - 1) if evaluated else None
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def run_table(run: AtariRun) -> Table:
+def run_table(run: Run) -> Table:
     """What came out of one run."""
     experiment = run.experiment
     setup = experiment.setup
@@ -88,8 +88,8 @@ def run_table(run: AtariRun) -> Table:
     )
     if last is None:
         return table
-    places = {"the last evaluation": int(run.curves.evaluated.min()) - 1}
-    means = run.means[:, : places["the last evaluation"] + 1].mean(axis=0)
+    places = {"the last evaluation": int(run.evaluations.evaluated.min()) - 1}
+    means = run.evaluations.means[:, : places["the last evaluation"] + 1].mean(axis=0)
     places["the best evaluation (chosen by its score)"] = int(means.argmax())
     for name, place in places.items():
         score = score_at(run, place)
@@ -98,7 +98,7 @@ def run_table(run: AtariRun) -> Table:
     return table
 
 
-def table_2(runs: Sequence[AtariRun]) -> Sheet:
+def table_2(runs: Sequence[Run]) -> Sheet:
     """The paper's Table 2 and what came of each run so far beside it."""
     rows = []
     for game, run, words in _by_game(runs):
@@ -109,7 +109,7 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
         rows.append(
             [
                 game.title if game else run.experiment.environment,
-                ATARI_ALGORITHMS[algorithm].title,
+                paper.TABLE_2.get(algorithm, algorithm_of(algorithm).title),
                 f"{in_millions(last.steps)}/{in_millions(run.experiment.steps)}" if last else "0",
                 cells[0],
                 cells[2].partition(" (")[0],  # how many a range is of stands beside it
@@ -127,7 +127,7 @@ def table_2(runs: Sequence[AtariRun]) -> Sheet:
     return Sheet(title, columns, rows, left=2)
 
 
-def show(runs: Sequence[AtariRun], width: int) -> Table:
+def show(runs: Sequence[Run], width: int) -> Table:
     """Table 2 for a terminal of so many columns, with notes below, and less of the paper's in a narrow one."""
     sheet = table_2(runs)
     algorithm, notes = sheet.columns.index("Algorithm"), sheet.columns.index("notes")
@@ -145,7 +145,7 @@ def show(runs: Sequence[AtariRun], width: int) -> Table:
     return table
 
 
-def _notes(words: Sequence[str], run: AtariRun, last: Score | None) -> str:
+def _notes(words: Sequence[str], run: Run, last: Score | None) -> str:
     """What a number beside the paper's must not be taken without."""
     diverged = int(np.sum(run.diverged_at > 0))
     notes = [
@@ -159,22 +159,22 @@ def _notes(words: Sequence[str], run: AtariRun, last: Score | None) -> str:
 _NAMED = [(protocol, algorithm) for protocol in PROTOCOLS for algorithm in _BASELINES]  # settings that have a name
 
 
-def _differences_from(named: tuple[str, str], run: AtariRun) -> list[str]:
+def _differences_from(named: tuple[str, str], run: Run) -> list[str]:
     """The name of some settings, if they are not the paper's, and each setting of a run that differs from them."""
     protocol, algorithm = named
     setup, settings = run.experiment.setup, run.experiment.settings()
-    chosen = preset(algorithm, protocol)
-    base = make_atari_experiment(setup.environment, setup.algorithm, 1, 1, 0, chosen).settings()
+    chosen = start_from(setup_environment, algorithm, engine="atari", protocol=protocol).settings
+    base = make_experiment(setup_environment, run.experiment.algorithm, 1, 1, 0, chosen, engine="atari").settings()
     names = [name for name, usual in ((protocol, "paper"), (_BASELINES[algorithm], "")) if name != usual]
     return names + settings_as_words({name: value for name, value in settings.items() if value != base[name]})
 
 
-def _differences(run: AtariRun) -> list[str]:
+def _differences(run: Run) -> list[str]:
     """How a run's settings differ from the paper's: what they are nearest to, by its name, and each that differs."""
     return min((_differences_from(named, run) for named in _NAMED), key=len)
 
 
-def _in_common(runs: Sequence[AtariRun]) -> tuple[list[str], list[list[str]]]:
+def _in_common(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """How the settings of all of some runs differ from the paper's, and how those of each do besides.
 
     In as few words as possible: each run is compared with what it is nearest to, or all of them with the same.
@@ -189,7 +189,7 @@ def _in_common(runs: Sequence[AtariRun]) -> tuple[list[str], list[list[str]]]:
     return min(map(split, ways), key=lambda found: len(found[0]) + sum(map(len, found[1])))
 
 
-def _tell_apart(runs: Sequence[AtariRun], words: Sequence[list[str]]) -> None:
+def _tell_apart(runs: Sequence[Run], words: Sequence[list[str]]) -> None:
     """Add the seed to the words of runs of one algorithm on one game that have the same, and the folder if need be."""
     for more in ("seed {run.experiment.seed}", "{run.path}"):
         names = [(run.experiment.environment, run.experiment.algorithm, *own)
@@ -199,22 +199,22 @@ def _tell_apart(runs: Sequence[AtariRun], words: Sequence[list[str]]) -> None:
                 own.append(more.format(run=run))
 
 
-def _by_game(runs: Sequence[AtariRun]) -> list[tuple[Game | None, AtariRun, list[str]]]:
+def _by_game(runs: Sequence[Run]) -> list[tuple[Game | None, Run, list[str]]]:
     """In the paper's order of games and algorithms, with words that tell each run from the paper's and the others."""
     games = {game.environment: game for game in ATARI.values()}
     order = [*games]
 
-    def place(run: AtariRun) -> tuple[int, str, int]:
+    def place(run: Run) -> tuple[int, str, int]:
         setup = run.experiment.setup
         first = order.index(setup.environment) if setup.environment in order else len(order)
-        return first, setup.environment, list(ATARI_ALGORITHMS).index(setup.algorithm)
+        return first, setup.environment, list(ALGORITHMS).index(setup.algorithm)
 
     found = [(games.get(run.experiment.environment), run, _differences(run)) for run in sorted(runs, key=place)]
     _tell_apart([run for _, run, _ in found], [words for _, _, words in found])
     return found
 
 
-def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
+def curve_rows(runs: Sequence[Run]) -> list[list[Any]]:
     """Every evaluation of every trial with all digits, for a file."""
     rows: list[list[Any]] = [
         ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
@@ -227,7 +227,7 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
             for evaluation in range(int(curves.evaluated[place])):
                 scores = curves.scores[place, evaluation]
                 scores = scores[np.isfinite(scores)]
-                steps = experiment.steps_of_evaluation(evaluation)
+                steps = experiment.moment_of_evaluation(evaluation)
                 over_games = summarise(scores)
                 spread = (over_games.sd, over_games.low, over_games.high)
                 sd, low, high = (f"{value:.3f}" if np.isfinite(value) else "" for value in spread)
@@ -250,15 +250,15 @@ def curve_rows(runs: Sequence[AtariRun]) -> list[list[Any]]:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
+def learning_curves(runs: Sequence[Run], *files: Path) -> None:
     """Evaluation scores by agent steps, a panel for each game, a line for each run; PNG or SVG.
 
     Algorithms differ in colour, settings in dashes; what all runs on a game have is said below its name. Bands are 95 %
     intervals over trials, or their range where there are few; over games where there is one trial.
     """
-    by_game: dict[str, list[tuple[Game | None, AtariRun]]] = {}
+    by_game: dict[str, list[tuple[Game | None, Run]]] = {}
     for game, run, _ in _by_game(runs):
-        if run.curves.evaluated.min():
+        if run.evaluations.evaluated.min():
             by_game.setdefault(run.experiment.environment, []).append((game, run))
     columns = min(3, len(by_game))
     rows = -(-len(by_game) // columns)
@@ -274,10 +274,10 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
             _tell_apart(on_game, apart)
             for (game, run), words in zip(of_game, apart, strict=True):
                 algorithm = run.experiment.algorithm
-                scores = [score_at(run, place) for place in range(int(run.curves.evaluated.min()))]
+                scores = [score_at(run, place) for place in range(int(run.evaluations.evaluated.min()))]
                 steps = [score.steps / 1e6 for score in scores]
                 colour = COLOURS.get(algorithm, _LINE)
-                titles = [ATARI_ALGORITHMS[algorithm].title]
+                titles = [paper.TABLE_2.get(algorithm, algorithm_of(algorithm).title)]
                 short = ", ".join(titles + (words if len(words) <= MOST_NAMED else ["other settings"]))
                 title = ", ".join(titles + words) if short in labels else short
                 labels.add(title)
@@ -288,7 +288,7 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
                 low, high = ([getattr(score.summary, side) for score in scores] for side in ("low", "high"))
                 axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
                 if game and algorithm in game.scores and run.experiment.steps >= PAPERS_STEPS:
-                    label = f"{ATARI_ALGORITHMS[algorithm].title} in the paper, {in_millions(PAPERS_STEPS)} steps"
+                    label = f"{paper.TABLE_2.get(algorithm, algorithm_of(algorithm).title)} in the paper, {in_millions(PAPERS_STEPS)} steps"
                     axes.axhline(game.scores[algorithm], color=colour, linewidth=0.8, linestyle=":", label=label)
             if (first := of_game[0][0]) is not None:
                 axes.axhline(first.random, color=_LINE, linewidth=0.8, linestyle="--", label="random (paper)")
@@ -304,16 +304,16 @@ def learning_curves(runs: Sequence[AtariRun], *files: Path) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def require_reportable(runs: Sequence[AtariRun]) -> None:
+def require_reportable(runs: Sequence[Run]) -> None:
     """Raise an InputError if there is nothing to report, or a run has a seed of searches."""
     for run in runs:
         if run.experiment.seed in SEARCH_SEEDS:
             raise InputError("RUN", str(run.path), f"runs with seeds below {SEARCH_SEEDS.start}")
-    if not any(run.curves.evaluated.min() for run in runs):
+    if not any(run.evaluations.evaluated.min() for run in runs):
         raise InputError("RUN", str(runs[0].path) if runs else "nothing", "a run whose trials were all evaluated once")
 
 
-def write(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
+def write(runs: Sequence[Run], folder: Path) -> list[Path]:
     """Table 2 as CSV, LaTeX and a page, all evaluations as CSV, and the curves as PNG and SVG; returns the files."""
     make_folder(folder)
     sheet = table_2(runs)
@@ -322,7 +322,7 @@ def write(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
     write_csv(files["table-2.csv"], [sheet.columns, *sheet.rows])
     write_whole(files["table-2.tex"], latex_table(sheet).encode())
     write_csv(files["curves.csv"], curve_rows(runs))
-    if any(run.curves.evaluated.min() for run in runs):
+    if any(run.evaluations.evaluated.min() for run in runs):
         learning_curves(runs, files["curves.png"], files["curves.svg"])
     else:
         del files["curves.png"], files["curves.svg"]
@@ -331,7 +331,7 @@ def write(runs: Sequence[AtariRun], folder: Path) -> list[Path]:
     return list(files.values())
 
 
-def _page(sheet: Sheet, runs: Sequence[AtariRun], picture: str) -> str:
+def _page(sheet: Sheet, runs: Sequence[Run], picture: str) -> str:
     """One page without scripts: the table, the curves and what was run."""
     text = io.StringIO()
     text.write(_HEAD.format(title=html.escape(sheet.title)))

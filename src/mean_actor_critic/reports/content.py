@@ -23,7 +23,7 @@ from mean_actor_critic.reports.statistics import (
     trial_scores,
 )
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
@@ -59,7 +59,10 @@ class Entry(NamedTuple):
         """What to say about a run that is not finished; else nothing."""
         if self.source.run.finished:
             return ""
-        return f"its trials have {self.source.done} of {self.source.run.experiment.episodes} episodes so far"
+        budget = self.source.run.experiment.budget
+        if budget.unit == STEPS:
+            return f"its trials have {int(self.source.run.steps_done.min())} of {budget.amount} steps so far"
+        return f"its trials have {self.source.done} of {budget.amount} episodes so far"
 
 
 class Result(NamedTuple):
@@ -135,7 +138,7 @@ def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
     names = [source.algorithm for source in sources]
     labels: list[str] = []
     for source in sources:
-        label = ALGORITHMS[source.algorithm].title
+        label = algorithm_of(source.algorithm).title
         label += f" ({source.name})" if names.count(source.algorithm) > 1 else ""
         label += "" if source.run.finished else ", unfinished"
         labels.append(label)

@@ -22,7 +22,7 @@ from mean_actor_critic.reports.theory import (
     rivals_of,
     sources_of,
 )
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.reports.statistics import FEWEST
-from mean_actor_critic.reports.tables import Sheet
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.reports.tables import Sheet, extent_and_mean
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import kwargs_as_words, settings_as_words
 from mean_actor_critic.spec.experiment import Experiment, make_experiment
 from mean_actor_critic.spec.paper import CLASSIC_CONTROL
-from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
+from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, settings_of_preset
 from mean_actor_critic.studies.sweep import Plan
 
 
@@ -76,7 +76,7 @@ def settings(content: Content) -> Sheet | None:
 
 def origins(content: Content) -> Sheet:
     """Where each part came from."""
-    columns = ["path as given", "what", "begun", "episodes", "digest", "note"]
+    columns = ["path as given", "what", "begun", "so far", "settings", "digest", "note"]
     rows = []
     seen: dict[str, str] = {}
     unfinished = {entry.source.run.path: entry.unfinished for entry in content.entries}
@@ -86,16 +86,16 @@ def origins(content: Content) -> Sheet:
         note = unfinished.get(run.path, "has only begun") or told.get(run.path, "finished")
         note += f", the same results as {seen[digest]}" if digest in seen else ""
         seen.setdefault(digest, source.name)
-        what = f"run, {ALGORITHMS[source.algorithm].title}"
-        done = f"{source.done}/{run.experiment.episodes}"
-        rows.append([source.name, what, run.manifest.created, done, digest[:16], note])
+        what = f"run, {algorithm_of(source.algorithm).title}"
+        done = extent_and_mean(run)[0]
+        rows.append([source.name, what, run.manifest.created, done, run.manifest.origin, digest[:16], note])
     for search in content.searches:
         last = search.plan.rungs[-1]
         digest = search.sweep.results_digest[:16]
         note = search.unfinished or told.get(search.sweep.path, "finished")
-        rows.append([search.source.name, "sweep", search.sweep.created, str(last.episodes), digest, note])
+        rows.append([search.source.name, "sweep", search.sweep.created, f"{last.episodes} episodes", "", digest, note])
     for name, theory in content.sources.theories:
-        rows.append([name, "measurements of estimators", "", "", "", f"{len(theory.trials)} trials"])
+        rows.append([name, "measurements of estimators", "", "", "", "", f"{len(theory.trials)} trials"])
     return Sheet("What this page was made from", columns, [[cell or "–" for cell in row] for row in rows], left=3)
 
 
@@ -130,8 +130,10 @@ def run_commands(runs: Sequence[RunSource]) -> list[str]:
 def train_command(experiment: Experiment) -> str:
     """`mac train` with every setting, so that it does not depend on presets."""
     words = ["mac", "train", experiment.environment, "--algorithm", experiment.algorithm]
-    words += ["--trials", str(experiment.trials), "--episodes", str(experiment.episodes)]
-    words += ["--seed", str(experiment.seed), "--engine", experiment.engine]
+    words += ["--trials", str(experiment.trials), f"--{experiment.budget.unit}", str(experiment.budget.amount)]
+    words += ["--seed", str(experiment.seed), "--engine", experiment.engine, "--learner", experiment.learner]
+    if experiment.until is not None:
+        words += ["--until", str(experiment.until)]
     if experiment.first_trial:
         words += ["--first-trial", str(experiment.first_trial)]
     if experiment.environment_kwargs:
@@ -141,6 +143,8 @@ def train_command(experiment: Experiment) -> str:
 
 def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
     """The study of the paper that an experiment belongs to: its command, and the experiments of all algorithms."""
+    if experiment.episodes is None:
+        return None
     for (name, task), presets in itertools.product(CLASSIC_CONTROL.items(), PRESETS):
         if task.environment not in PRESETS[presets]:
             continue
@@ -149,9 +153,9 @@ def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
                 task.environment,
                 algorithm,
                 experiment.trials,
-                experiment.episodes,
+                experiment.budget,
                 experiment.seed,
-                {"max_episode_steps": task.steps, **preset(task.environment, algorithm, presets)},
+                {"max_episode_steps": task.steps, **settings_of_preset(task.environment, algorithm, presets)},
                 engine=experiment.engine,
             )
             for algorithm in task.scores

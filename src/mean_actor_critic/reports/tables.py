@@ -24,9 +24,9 @@ from mean_actor_critic.reports.digits import (
 )
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, summarise, trial_scores
-from mean_actor_critic.runs.atari_run import AtariRun, load_run
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
+from mean_actor_critic.spec.learners import STEPS
 from mean_actor_critic.studies.sweep import Sweep, is_sweep, scores
 
 OF_PROBABILITIES = 2  # decimals
@@ -153,17 +153,17 @@ def run_table(run: Run) -> Table:
     if episodes > LAST:
         rows[f"the last {LAST}"] = summarise(final_scores(returns, LAST))
     digits = decimals_of(rows.values())
-    title = f"{experiment.setup.environment}, {ALGORITHMS[experiment.setup.algorithm].title}, seed {experiment.seed}"
+    title = f"{experiment.environment}, {algorithm_of(experiment.algorithm).title}, seed {experiment.seed}"
     columns = ["Mean return of", "mean", "SD over trials", interval_heading(rows.values()), "trials"]
     return terminal_table(Sheet(title, columns, [[name, *summary_cells(row, digits)] for name, row in rows.items()]))
 
 
-def diverged_line(run: Run | AtariRun) -> str | None:
+def diverged_line(run: Run) -> str | None:
     """A line about trials that diverged, if any."""
     count = int(np.sum(run.diverged_at > 0))
     if not count:
         return None
-    unit = "update" if isinstance(run, AtariRun) else "episode"
+    unit = "update" if run.experiment.counts_updates else "episode"
     shown = [f"{trial} ({unit} {run.diverged_at[trial]})" for trial in np.flatnonzero(run.diverged_at)]
     listed = ", ".join(shown[:10]) + (", …" if count > 10 else "")
     return f"{count} of {run.experiment.trials} trials diverged and were frozen, and count in the table: {listed}"
@@ -177,7 +177,7 @@ def runs_table(folder: Path) -> tuple[Table, int]:
     for path in found:
         try:
             with disk_faults(path, "read"):
-                cells = _sweep_cells(Sweep.load(path)) if is_sweep(path) else _run_cells(load_run(path))
+                cells = _sweep_cells(Sweep.load(path)) if is_sweep(path) else _run_cells(Run.load(path))
         except MacError as fault:
             cells = ["", "", f"damaged: {fault}", "", "", "", ""]
         rows.append([str(path.relative_to(folder)), *cells])
@@ -187,11 +187,11 @@ def runs_table(folder: Path) -> tuple[Table, int]:
     return terminal_table(Sheet(title, columns, rows, left=4)), len(found)
 
 
-def _run_cells(run: Run | AtariRun) -> list[str]:
+def _run_cells(run: Run) -> list[str]:
     experiment = run.experiment
     status = "finished" if run.finished else "unfinished"
     lost = str(int(np.sum(run.diverged_at > 0)))
-    words = [experiment.setup.environment, experiment.setup.algorithm, status, str(experiment.trials)]
+    words = [experiment.environment, experiment.algorithm, status, str(experiment.trials)]
     return [*words, *extent_and_mean(run), lost]
 
 
@@ -219,16 +219,13 @@ def in_millions(steps: int) -> str:
     return f"{steps / 1e6:.4g}M" if steps >= 10**5 else str(steps)
 
 
-def extent_and_mean(run: Run | AtariRun) -> tuple[str, str]:
-    """How far a run is, in episodes or agent steps, and what it came to lately."""
-    if isinstance(run, AtariRun):
-        done, total = (in_millions(steps) for steps in (int(run.steps_done.min()), run.experiment.steps))
-        extent, mean = f"{done}/{total} steps", float(np.mean(run.final_scores))
-    else:
-        episodes = int(run.episodes_done.min())
-        extent = f"{episodes}/{run.experiment.episodes} episodes"
-        mean = float(np.mean(final_scores(run.returns[:, :episodes], LAST))) if episodes else float("nan")
-    return extent, rounded(mean, decimals([mean]))
+def extent_and_mean(run: Run) -> tuple[str, str]:
+    """How far a run is, in the unit of its budget, and what it came to lately."""
+    unit, amount = run.experiment.budget
+    done = int((run.steps_done if unit == STEPS else run.episodes_done).min())
+    shown = [in_millions(count) if unit == STEPS else str(count) for count in (done, amount)]
+    mean = float(np.mean(run.latest))
+    return f"{shown[0]}/{shown[1]} {unit}", rounded(mean, decimals([mean]))
 
 
 def write_csv(file: Path, rows: Sequence[Sequence[Any]]) -> None:
