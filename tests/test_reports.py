@@ -46,6 +46,7 @@ def runs(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_the_study_writes_its_table_and_figure(runs, tmp_path):
     table, curves, figure = report.write(report.study(CART_POLE, [*runs.values()], [], {}), tmp_path)
     rows = list(csv.DictReader(table.read_text().splitlines()))

@@ -125,6 +125,7 @@ def finished(experiment, shared):
     return study.arrays()
 
 
+@pytest.mark.slow
 def test_all_activations_and_optimisers_share_one_compilation_and_learn_as_their_own_programs_do(caplog):
     def experiment(activation, optimizer):
         settings = {**SMALL, "hidden": (9,), "activation": activation, "optimizer": optimizer, "actor_lr": 0.02}
@@ -147,6 +148,7 @@ def test_all_activations_and_optimisers_share_one_compilation_and_learn_as_their
             np.testing.assert_allclose(together[pair][name], own[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_setting_that_diverges_does_not_change_its_neighbours(tmp_path):
     wild, tame = (
         {"choices": {"actor_lr": [0.01, rate, 0.02], "hidden": [[8]]}, "fixed": SMALL} for rate in (1e9, 0.001)
@@ -171,6 +173,7 @@ def test_the_points_of_a_cell_have_the_same_trials(tmp_path):
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
     plan = tiny_plan()
     sweep, trained = train(tmp_path / "s", plan)
@@ -184,6 +187,7 @@ def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
     assert "has other algorithms" in other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halving", [None, "trials"])
 def test_a_damaged_cell_is_set_aside_and_trained_again(halving, tmp_path):
     plan = tiny_plan(halving=halving)
@@ -222,6 +226,7 @@ def test_a_cell_knows_its_points(tmp_path):
     assert "other settings" in message_of(lambda: sweep.read(cell._replace(points=cell.points[::-1])))
 
 
+@pytest.mark.slow
 def test_many_points_of_one_program_are_several_cells(tmp_path, monkeypatch):
     plan = tiny_plan({**TINY, "choices": {"lr": [0.001, 0.003, 0.01, 0.03, 0.1]}}, trials=2)
     whole, (cell,) = train(tmp_path / "whole", plan)
@@ -266,6 +271,7 @@ def test_what_is_one_cannot_be_halved(halving, numbers):
     assert "to be halved" in message_of(lambda: tiny_plan(trials=trials, episodes=episodes, halving=halving))
 
 
+@pytest.mark.slow
 def test_environments_in_workers_are_searched_too(tmp_path):
     grid = {"choices": {"lr": [0.001, 0.01]}, "fixed": {**SMALL, "max_episode_steps": 15, "hidden": [8]}}
     plan = make_plan("Acrobot-v1", ["mac"], grid_from_json(grid), 2, 3)
@@ -277,6 +283,7 @@ def test_environments_in_workers_are_searched_too(tmp_path):
     assert again.results_digest == sweep.results_digest
 
 
+@pytest.mark.slow
 def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networks_cost(tmp_path):
     choices, fixed = {"hidden": [[4], [64, 64]]}, {**SMALL, "max_episode_steps": 15, "lr": 0.001}
     plan = make_plan("Acrobot-v1", ["mac"], grid_from_json({"choices": choices, "fixed": fixed}), 2, 3)
@@ -285,6 +292,7 @@ def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networ
     assert after == [(6, 12), (12, 12)]
 
 
+@pytest.mark.slow
 def test_halving_trains_the_best_third_longer(tmp_path):
     grid = {**TINY, "choices": {"hidden": [[8]], "lr": [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]}}
     sweep, cells = train(tmp_path / "s", tiny_plan(grid, trials=10, halving="trials"))
@@ -367,6 +375,7 @@ def _command(*words):
     return [sys.executable, "-m", "mean_actor_critic", *map(str, words)]
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, tmp_path, pytestconfig):
     words, uninterrupted = killable
     folder = tmp_path / "s"
@@ -390,6 +399,7 @@ def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, 
     assert seen.items() <= {f.name: f.stat().st_mtime_ns for f in folder.glob("cells/*.safetensors")}.items()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
     words, _ = killable
     process = subprocess.Popen(_command(*words, "--out", tmp_path / "s"), stderr=subprocess.PIPE, text=True)
@@ -401,6 +411,7 @@ def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
     assert errors.strip().splitlines()[-1] == "mac: interrupted; the same command goes on from here"
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps({**TINY, "choices": {"hidden": [[8]], "lr": [0.001, 0.01, 0.1]}}))
     outcome = mac("sweep", "CartPole-v0", "--algorithm", "mac", "--grid", tmp_path / "grid.json", "--trials", "4",

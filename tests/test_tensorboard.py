@@ -78,6 +78,7 @@ def test_one_trial_is_its_own_mean(trials, tmp_path):
     assert ("return_of_trial/0" in events_in(tmp_path)) == (trials > 1)
 
 
+@pytest.mark.slow
 def test_events_of_a_game_are_its_evaluations(tmp_path):
     words = ["train", "ALE/Pong-v5", "--steps", "24", "--out", tmp_path / "run", "--tensorboard", "--trials", "2"]
     settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_games=2"]
