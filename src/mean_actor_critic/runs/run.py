@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations
+from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations, returns_by_steps
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AGENTS = "agents"  # folder in the run folder: the best agents of evaluations, and some that are always kept
 BEST = "best"  # how they are called: best-0, and step-000000200000-0 or episode-000000000200-0
 SHOWN = 100  # episodes that a mean of the latest is about
-CURVE_POINTS = 300  # of a curve by steps
+CURVE_POINTS = 300  # of a curve by steps, at most
 
 
 class Curve(NamedTuple):
@@ -132,25 +132,18 @@ class Run:
         if not self.experiment.evaluations or unit != self.experiment.budget.unit:
             raise InputError("curve", unit, f"runs that were evaluated, by {self.experiment.budget.unit}")
         count = int(self.evaluations.evaluated.max(initial=0))
-        return Curve(unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations")
+        return Curve(
+            unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations"
+        )
 
     def _training_curve(self, unit: str) -> Curve:
         if unit == EPISODES:
             played = int(self.episodes_done.max(initial=0))
             return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), "training")
-        everyone = int(self.steps_done.min(initial=0)) if self.experiment.trials else 0
-        edges = np.unique(np.linspace(0, everyone, CURVE_POINTS + 1).round()).astype(np.int64)[1:]
-        ends = np.cumsum(self.lengths, axis=1, dtype=np.int64)
-        values = np.full((self.experiment.trials, len(edges)), np.nan)
-        for trial, played in enumerate(self.episodes_done):
-            place = np.searchsorted(edges, ends[trial, :played], side="left")
-            within = place < len(edges)
-            total = np.bincount(place[within], self.returns[trial, :played][within], len(edges))
-            count = np.bincount(place[within], minlength=len(edges))
-            latest = np.maximum.accumulate(np.where(count > 0, np.arange(len(edges)), -1))  # carried where none ended
-            mean = np.divide(total, count, out=np.full(len(edges), np.nan), where=count > 0)
-            values[trial] = np.where(latest >= 0, mean[np.maximum(latest, 0)], np.nan)
-        return Curve(unit, edges, values, "training")
+        binned = returns_by_steps(self.curves, CURVE_POINTS)
+        if binned is None:
+            return Curve(unit, np.zeros(0), np.zeros((self.experiment.trials, 0)), "training")
+        return Curve(unit, binned.x, binned.values, "training")
 
     @property
     def latest(self) -> Array:
@@ -181,7 +174,9 @@ class Run:
     @property
     def status(self) -> list[str]:
         """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
-        unit, per_call = ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
+        unit, per_call = (
+            ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
+        )
         looks = "evaluation" if self.experiment.evaluations else "episode"
         trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
         return [

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -11,8 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
-
-import numpy as np
 
 from mean_actor_critic.engines import devices
 from mean_actor_critic.engines.memory import memory_faults, need, require_memory
@@ -31,7 +30,7 @@ from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimi
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
 from mean_actor_critic.learning.estimators import estimator_of
-from mean_actor_critic.progress import STOP, Answer, Progress, Show, progress_display
+from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
@@ -176,6 +175,7 @@ def train(
     name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
     path = Path(out) if out is not None else free_folder(name)
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
+    manifest = manifest._replace(experiment=experiment)  # which no file can give back where it has a function
     with _shown(progress, on_progress, experiment) as show:
         return _carry_on(path, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -223,9 +223,7 @@ def plan(
     else:
         spec = find_environment(environment, engine, env_kwargs, limit, seconds)
         engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
-    start = start_from(
-        environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol
-    )
+    start = start_from(environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol)
     experiment = make_experiment(
         environment_name,
         algorithm,
@@ -321,8 +319,6 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
 
 
 def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
-    import dataclasses
-
     name, estimator = checked_algorithm(algorithm)
     if name != experiment.algorithm:
         raise InputError("algorithm", name, f"{experiment.algorithm}, which this run was started with")
