@@ -21,7 +21,7 @@ from mean_actor_critic.gradients.theory import (
 )
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import Budget, make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.spec.paper import papers_grid
@@ -73,6 +73,7 @@ def make_run(
         "returns": np.where(played, returns, np.nan).astype(np.float32),
         "lengths": np.where(played, lengths, 0).astype(np.int32),
         "state/diverged_at": diverged_at,
+        "state/episode": played.sum(axis=1).astype(np.int32),
     }
     store.write_checkpoint(path, manifest, int(played.sum()), arrays)
     return Run.load(path)

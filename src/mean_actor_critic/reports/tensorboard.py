@@ -1,7 +1,7 @@
 """Learning curves as TensorBoard events, written while a run goes on.
 
 The events are tensorboardX's, but not the writer: that one hands them to a thread, and when a full disk has ended the
-thread, everybody waits for it for ever. Here they are written, or the disk's refusal is known, when a call returns.
+thread, everybody waits for it without end. Here they are written, or the disk's refusal is known, when a call returns.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mean_actor_critic.engines.curves import AtariCurves, mean_scores
+from mean_actor_critic.engines.curves import Evaluations
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import disk_faults
 
@@ -40,7 +40,7 @@ class EventWriter:
         self._record(file_version="brain.Event:2")
         # on a resumed run everything is written again: a few kilobytes
         self._record(step=1, session_log=SessionLog(status=SessionLog.START))
-        self._written = 0  # episodes, or evaluations
+        self._episodes = self._evaluations = 0  # that were written
 
     def episodes(self, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
         """Write the episodes that all trials have played since the last call. Both are [trials, episodes].
@@ -50,40 +50,37 @@ class EventWriter:
         Raises:
             DiskError: they cannot be written.
         """
-        for episode in self._new(int(np.min(np.sum(lengths > 0, axis=1)))):
+        played = int(np.min(np.sum(lengths > 0, axis=1)))
+        for episode in range(self._episodes, played):
             spread = float(np.subtract(*np.percentile(returns[:, episode], [75, 25])))
             self._write(episode + 1, "return", returns[:, episode])
             self._add("return/interquartile_range", spread, episode + 1)
             self._add("steps/mean", np.mean(lengths[:, episode]), episode + 1)
+        self._episodes = max(self._episodes, played)
         self._flush()
 
-    def evaluations(self, curves: AtariCurves, steps: np.ndarray[Any, Any]) -> None:
+    def evaluations(self, evaluations: Evaluations, moments: np.ndarray[Any, Any]) -> None:
         """Write the evaluations that all trials have had since the last call.
 
-        The step of an event is the agent step.
+        The step of an event is the agent step, or the episode where the budget is in episodes.
 
         Args:
-            curves: of the run so far.
-            steps: agent steps at each [evaluations].
+            evaluations: of the run so far.
+            moments: when each takes place [evaluations], in the unit of the budget.
 
         Raises:
             DiskError: they cannot be written.
         """
-        scores = mean_scores(curves)
-        for number in self._new(int(curves.evaluated.min())):
-            step = int(steps[number])
+        scores, evaluated = evaluations.means, int(evaluations.evaluated.min())
+        for number in range(self._evaluations, evaluated):
+            step = int(moments[number])
             self._write(step, "score", scores[:, number])
-            self._add("entropy/mean", np.mean(curves.entropy[:, number]), step)
-            training_scores = curves.training_score[:, number]
-            if np.isfinite(training_scores).any():
-                self._add("training_score/mean", np.nanmean(training_scores), step)
+            for name in ("entropy", "training_score"):  # which only evaluations of games have
+                of_all = getattr(evaluations, name)
+                if of_all is not None and np.isfinite(of_all[:, number]).any():
+                    self._add(f"{name}/mean", np.nanmean(of_all[:, number]), step)
+        self._evaluations = max(self._evaluations, evaluated)
         self._flush()
-
-    def _new(self, there: int) -> range:
-        """Places beyond those written, up to so many."""
-        new = range(self._written, there)
-        self._written = max(self._written, there)
-        return new
 
     def _write(self, step: int, name: str, values: np.ndarray[Any, Any]) -> None:
         """The mean of a value of each trial [trials], and some of them."""
