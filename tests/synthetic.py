@@ -22,7 +22,7 @@ from mean_actor_critic.gradients.theory import (
 )
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import Budget, Experiment, make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
@@ -118,9 +118,10 @@ def make_game_run(
     cut_off: int = 0,
     settings: dict[str, Any] | None = None,
 ) -> Run:
-    """A run folder on a game with made-up scores [trials, evaluations, games] of the first evaluations of `evaluations`.
+    """A run folder on a game with made-up scores.
 
-    Of each evaluation, `cut_off` games of each trial were cut off.
+    `scores` [trials, done, games] are those of the first of all `evaluations`; of each, `cut_off` games of each trial
+    were cut off.
     """
     scores = playing(algorithm, 3, evaluations) if scores is None else np.asarray(scores, np.float32)
     trials, done, games = scores.shape

@@ -85,8 +85,11 @@ def _diverged(content: Content) -> str:
 def _of_games(content: Content) -> tuple[str, str]:
     """Which run has the highest score, on one game or on each."""
     if len(content.games) > 1:
-        lead = f"On {_listed([f'{on.title} {_winner(on)}' for on in content.games])}"
-        return f"{lead} at the last evaluation", "".join(f"; {part}" for part in [_orders(content.games)] if part) + "."
+        which = "highest mean score" if any(len(on.results) > 1 for on in content.games) else "mean score"
+        found = _listed([_best_on(on) for on in content.games])
+        lead = f"The {which} at the last evaluation is that of {found}"
+        order = _orders(content.games)
+        return lead, f"; {order}." if order else "."
     (on,) = content.games
     best, *others = on.ranked
     verb = "has the highest mean score:" if others else "reaches a mean score of"
@@ -106,10 +109,9 @@ def _steps(result: GameResult) -> str:
     return f"{in_millions(result.score.moment)} steps"
 
 
-def _winner(on: OnGame) -> str:
+def _best_on(on: OnGame) -> str:
     best = on.ranked[0]
-    verb = "has the highest mean score" if len(on.results) > 1 else "reaches"
-    return f"{best.entry.label} {verb} ({rounded(best.score.summary.mean, on.digits)} after {_steps(best)})"
+    return f"{best.entry.label} on {on.title} ({rounded(best.score.summary.mean, on.digits)} after {_steps(best)})"
 
 
 def _orders(games: Sequence[OnGame]) -> str:
@@ -119,9 +121,8 @@ def _orders(games: Sequence[OnGame]) -> str:
         papers = [result.paper for result in on.ranked if result.paper is not None]
         if len(papers) > 1 and len({result.entry.algorithm for result in on.results}) == len(on.results):
             held[papers == sorted(papers, reverse=True)].append(on.title)
-    fails = "it does not on" if held[True] else "the paper’s order does not hold on"
-    words = {True: "the paper’s order holds on", False: fails}
-    return ", and ".join(f"{words[holds]} {_listed(names)}" for holds, names in held.items() if names)
+    parts = [f"{'holds' if holds else 'does not hold'} on {_listed(names)}" for holds, names in held.items() if names]
+    return f"the paper’s order {' and '.join(parts)}" if parts else ""
 
 
 def _of_searches(content: Content) -> tuple[str, str]:

@@ -116,15 +116,18 @@ def _on_game(environment: str, sources: Sequence[RunSource]) -> OnGame:
     _tell_apart(sources, apart)
     game, results, labels = game_of(environment), [], set()
     for source, different, words in zip(sources, differences, apart, strict=True):
-        title = [title_on_games(source.algorithm)]
-        label = ", ".join(title + (words if len(words) <= MOST_NAMED else ["other settings"]))
-        label = ", ".join(title + words) if label in labels else label
+        short = _label(source.algorithm, words if len(words) <= MOST_NAMED else ["other settings"])
+        label = _label(source.algorithm, words) if short in labels else short
         labels.add(label)
         entry, score = Entry(label, source, curves_of(source.run)), last_score(source.run)
         assert score is not None  # which is why it is here
         paper = game.scores.get(source.algorithm) if game else None
         results.append(GameResult(entry, score, paper, different))
     return OnGame(environment, results, in_common)
+
+
+def _label(algorithm: str, words: Sequence[str]) -> str:
+    return title_on_games(algorithm) + (f" ({', '.join(words)})" if words else "")
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
     """
     columns = min(3, len(games))
     rows = -(-len(games) // columns)
-    with figure_of(files, (1.0 + 4.2 * columns, 0.6 + 3.2 * rows)) as figure:
+    most = max(len(on.results) + len(on.references) for on in games)  # lines of a legend
+    with figure_of(files, (1.0 + 4.2 * columns, rows * (3.4 + 0.2 * most))) as figure:
         panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes in panels[len(games) :]:
             axes.set_visible(False)
@@ -110,7 +111,7 @@ def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
             place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
             axes.annotate("\n".join(lines), (0.5, 1), xytext=(0, 4), fontsize=8, **place)
             axes.set_title(_literal(on.title), pad=6 + 11 * len(lines))
-            axes.legend(frameon=False, fontsize=8)
+            axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def scores(results: Sequence[Result], title: str, *files: Path) -> None:

@@ -72,7 +72,8 @@ def seeds(content: Content) -> str:
     for label, entry in _named(content):
         experiment = entry.run.experiment
         last = experiment.first_trial + experiment.trials - 1
-        trials = f"seed {experiment.seed}, trials {experiment.first_trial} to {last}"
+        numbers = f"trials {experiment.first_trial} to {last}" if experiment.trials > 1 else f"trial {last}"
+        trials = f"seed {experiment.seed}, {numbers}"
         runs.setdefault(trials, []).append(label)
     parts = [
         f"Results: {trials}" + (f" ({', '.join(labels)})." if len(runs) > 1 else ".") for trials, labels in runs.items()

@@ -109,7 +109,7 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
     return Sources(environment, task, found, list(sweeps.values()), theories=tuple(theories.values()))
 
 
-def _order(source: RunSource) -> tuple[int, str, int, str]:
+def _order(source: RunSource) -> tuple[int, str, int, str, str]:
     """The order of the paper: of its games, then of its algorithms; what it does not have comes last, by name."""
     games, algorithms = [game.environment for game in ATARI.values()], list(ALGORITHMS)
     environment, algorithm = source.run.experiment.environment if source.on_game else "", source.algorithm
@@ -118,6 +118,7 @@ def _order(source: RunSource) -> tuple[int, str, int, str]:
         environment,
         algorithms.index(algorithm) if algorithm in algorithms else len(algorithms),
         algorithm,
+        source.run.experiment.engine,
     )
 
 

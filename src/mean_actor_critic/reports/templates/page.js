@@ -90,7 +90,9 @@
 
   function wrapped(label) {
     const short = label.length > 46 ? `${label.slice(0, 22)}…${label.slice(-22)}` : label;
-    return short.length > 24 ? `${literal(short.slice(0, 24))}<br>${literal(short.slice(24))}` : literal(short);
+    const space = short.lastIndexOf(" ", 24);
+    const cut = space > 8 ? space : 24;
+    return short.length > 24 ? `${literal(short.slice(0, cut))}<br>${literal(short.slice(cut))}` : literal(short);
   }
 
   // --- learning curves ----------------------------------------------------------------------------------------------
@@ -136,13 +138,14 @@
       };
     });
     readOut();
+    task().lines.forEach((line, i) => { byId("curves-legend").children[i].disabled = !curveOf(line); });
     const word = unit() === "steps" ? "Step" : "Episode";
     return draw("curves-chart", [...bands, ...middles], {
       height: innerWidth < 600 ? 340 : 460, hovermode: "x unified", dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
       xaxis: { title: { text: word }, range: [...range], zeroline: false, unifiedhovertitle: { text: `${word} %{x}` } },
       yaxis: { title: { text: data.value === "score" ? "Score" : "Return" }, fixedrange: true, zeroline: false },
       shapes: references.map(({ algorithm, score }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: score, y1: score, line: { color: colour(algorithm ?? "soft"), width: 1, dash: algorithm ? "dot" : "dash" } })),
-      annotations: references.map(({ label, score }) => ({ xref: "paper", x: 1, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
+      annotations: references.map(({ label, score }, i) => ({ xref: "paper", x: 1 - 0.24 * i, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
     });
   }
 
