@@ -93,6 +93,65 @@ def test_bands_lie_within_what_was_seen_and_are_the_range_of_a_few(n):
             np.testing.assert_array_equal((low, high), (values.min(axis=0), values.max(axis=0)))
 
 
+# --- evaluations in training -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """A run of 3 trials of 40 episodes with evaluations of 4 episodes after 10, 20, 30 and 40; the last is to come."""
+    scores = np.random.default_rng(0).normal(100, 20, (3, 3, 4)).astype(np.float32)
+    settings = {"evaluation_interval": 10, "evaluation_episodes": 4}
+    return synthetic.make_run(
+        tmp_path / "runs" / "mac", returns=synthetic.learning("mac", 3, 40), settings=settings, scores=scores
+    )
+
+
+def test_evaluations_are_a_curve_of_their_own(evaluated, tmp_path):
+    (entry,) = contents.read(find_sources([evaluated.path])).entries
+    assert list(entry.curves) == [("training", "episodes"), ("training", "steps"), ("evaluations", "episodes")]
+    curve = entry.curves["evaluations", "episodes"]
+    np.testing.assert_array_equal(curve.x, [10, 20, 30])
+    np.testing.assert_allclose(curve.values, evaluated.evaluations.means[:, :3])
+    assert (curve.over, curve.n, curve.end) == ("trials", 3, 30)
+    mac.report(evaluated, tmp_path / "out", video=False)
+    rows = list(csv.DictReader((tmp_path / "out" / "learning-curves.csv").read_text().splitlines()))
+    rows = [row for row in rows if row["of"] == "evaluations"]
+    assert [(row["unit"], row["at"], row["trials"]) for row in rows] == [
+        ("episodes", at, "3") for at in ["10", "20", "30"]
+    ]
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], curve.values.mean(axis=0), rtol=1e-6)
+
+
+def test_evaluations_of_one_trial_are_over_their_episodes(tmp_path):
+    scores = np.arange(21.0).reshape(1, 3, 7)
+    settings = {"evaluation_interval": 10, "evaluation_episodes": 7}
+    run = synthetic.make_run(tmp_path, returns=np.ones((1, 30)), settings=settings, scores=scores)
+    curve = curves.of_evaluations(run)
+    assert (curve.over, curve.n) == ("episodes", 7)
+    np.testing.assert_allclose(curve.bands.mean, scores[0].mean(axis=1))
+    assert np.all((curve.bands.mean_low < curve.bands.mean) & (curve.bands.mean < curve.bands.mean_high))
+
+
+def test_evaluations_may_have_different_numbers_of_episodes():
+    values = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
+    curve = curves.Curve("evaluations", "steps", np.array([1, 2]), 1, values, 2, "episodes")
+    assert curve.n == 2
+    np.testing.assert_allclose(curve.bands.mean, [3, 3])
+    np.testing.assert_allclose(curve.bands.mean_high, [5, 4])
+
+
+def test_the_table_of_a_run_has_its_evaluations(evaluated):
+    table = run_table(evaluated)
+    rows = list(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
+    assert [row[0] for row in rows] == [
+        "all 40 episodes", "the last evaluation", "the best evaluation (chosen by its score)",
+    ]  # fmt: skip
+    assert [column.header for column in table.columns][1] == "after episodes"
+    assert rows[1][1] == "30"
+    assert float(rows[1][2]) == pytest.approx(evaluated.evaluations.means[:, 2].mean(), abs=0.06)
+    assert rows[1][-2:] == ("3 trials", "12")
+
+
 # --- runs with a budget of steps -------------------------------------------------------------------------------------
 
 

@@ -264,6 +264,44 @@ def test_the_axis_can_be_switched_with_the_keyboard(desktop):
     assert desktop.evaluate("document.getElementById('curves-chart')._fullLayout.xaxis.title.text") == "Step"
 
 
+def test_evaluations_are_a_switch_of_their_own(visit, tmp_path):
+    returns = synthetic.learning("mac", 7, 40)
+    scores = returns[:, 9::10, None].repeat(3, axis=2) + 1
+    settings = {"evaluation_interval": 10, "evaluation_episodes": 3}
+    synthetic.make_run(tmp_path / "runs" / "a", returns=returns, settings=settings, scores=scores)
+    synthetic.make_run(tmp_path / "runs" / "b", "reinforce", returns - 5)
+    make_report(tmp_path / "out", tmp_path / "runs")
+    shown = visit(tmp_path / "out" / "index.html")
+    assert set(drawn(shown)) == {"MAC", "REINFORCE"}
+    shown.click("#unit label:nth-of-type(2)")
+    shown.evaluate("document.querySelector('input[name=kind]').focus()")
+    shown.press("ArrowRight", 39)
+    lines = drawn(shown)
+    assert set(lines) == {"MAC"}  # the other was not evaluated
+    np.testing.assert_allclose(lines["MAC"][0], [10, 20, 30, 40])
+    np.testing.assert_allclose(lines["MAC"][1], scores.mean(axis=(0, 2)), rtol=1e-4)
+    disabled = "[...document.querySelectorAll('input[name=unit]')].map(i => [i.checked, i.disabled])"
+    assert shown.evaluate(disabled) == [[True, False], [False, True]]  # evaluations are counted in episodes only
+    assert shown.evaluate("[...document.querySelectorAll('#curves-legend button')].map(b => b.disabled)") == [
+        False,
+        True,
+    ]
+    shown.click("#kind label:nth-of-type(1)")
+    assert shown.evaluate(disabled) == [[True, False], [False, False]]
+    assert set(drawn(shown)) == {"MAC", "REINFORCE"}
+    assert shown.complaints() == []
+
+
+def test_estimators_from_python_have_their_colour_on_the_charts(visit, tmp_path):
+    synthetic.make_run(tmp_path / "run", "my.module:clipped", synthetic.learning("mac", 3, 20))
+    make_report(tmp_path / "out", tmp_path / "run")
+    shown = visit(tmp_path / "out" / "index.html")
+    line = "document.getElementById('curves-chart').data.find(t => t.name).line.color"
+    assert shown.evaluate(line) == "#56B4E9"
+    swatch = "document.querySelector('#curves-legend .swatch').style.background"
+    assert shown.evaluate(swatch) == "rgb(86, 180, 233)"
+
+
 def test_few_trials_show_their_range_and_their_digits_on_the_charts(visit, tmp_path):
     values = np.array([[-0.75], [1.25]]) + np.zeros((2, 4))
     synthetic.make_run(tmp_path / "run", returns=values)

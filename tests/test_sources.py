@@ -16,6 +16,7 @@ from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.plots import require_matplotlib
 from mean_actor_critic.reports.protocol import run_commands, train_command
 from mean_actor_critic.reports.sources import find_sources
+from mean_actor_critic.reports.tables import extent_and_mean, run_table
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
 from mean_actor_critic.spec.experiment import Budget, make_experiment, settings_for_engine
 from mean_actor_critic.spec.paper import COMPARED
@@ -47,6 +48,42 @@ def test_what_others_are_compared_with_is_a_run_that_went_as_far(tmp_path):
     assert content.reference.source.run.path == tmp_path / "whole"
     assert f"a trial of MAC ({tmp_path / 'whole'}) is the better one" in "".join(answer(content))
     assert [row.better is None for row in content.answer] == [True, False]
+
+
+def test_runs_of_two_engines_are_told_apart_and_not_taken_for_pairs(tmp_path):
+    """A trial's random numbers are those of its engine: trials of one number begin alike only within an engine."""
+    for engine in ("hosted", "compiled"):
+        returns = synthetic.learning("mac", 7, 30, seed=len(engine))
+        synthetic.make_run(tmp_path / engine, returns=returns, engine=engine, settings={"max_episode_steps": 200})
+    synthetic.make_run(tmp_path / "rival", "reinforce", returns - 5, settings={"max_episode_steps": 200})
+    content = contents.read(find_sources([tmp_path]))
+    assert [entry.label for entry in content.entries] == ["REINFORCE (compiled)", "MAC (compiled)", "MAC (hosted)"]
+    assert {row.entry.label: row.paired for row in content.answer if row.ahead} == {
+        "REINFORCE (compiled)": True, "MAC (hosted)": False,
+    }  # fmt: skip
+    alone = contents.read(find_sources([tmp_path / "hosted"]))
+    assert [entry.label for entry in alone.entries] == ["MAC"]
+
+
+def test_trials_that_ended_early_are_said(tmp_path):
+    returns = np.where(np.arange(150) < 120, 200.0, 0)[None].repeat(2, axis=0)
+    returns[1] = 10
+    lengths = np.where((np.arange(150) < 100) | np.array([[False], [True]]), 1, 0)
+    run = synthetic.make_run(tmp_path, returns=returns, lengths=lengths, until=195.0)
+    assert run.finished
+    said = "1 of 2 trials reached a mean return of 195 over 100 episodes and ended there"
+    assert notes(contents.read(find_sources([tmp_path]))) == [f"MAC: {said}."]
+    assert run_table(run).caption == said
+
+
+def test_a_budget_of_steps_is_said_in_steps(tmp_path):
+    returns = synthetic.learning("mac", 2, 30)
+    lengths = np.where(np.arange(30) < np.array([[30], [20]]), 7, 0)
+    run = synthetic.make_run(tmp_path, returns=returns, lengths=lengths, budget=Budget("steps", 200))
+    assert extent_and_mean(run)[0] == "140/200 steps"
+    assert run_table(run).title.plain.endswith("140 of 200 steps, which are agent steps of a trial")
+    content = contents.read(find_sources([tmp_path]))
+    assert notes(content) == ["MAC, unfinished: its trials have 140 of 200 steps so far."]
 
 
 def test_unfinished_searches_are_marked(tmp_path):

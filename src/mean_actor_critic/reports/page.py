@@ -308,16 +308,20 @@ def _caption_of_games(content: Content) -> str:
     """What the curves of evaluations show, and what their runs have in common."""
     alone = any(result.score.over != "trials" for on in content.games for result in on.results)
     few = any(entry.curve.is_range for entry in content.entries)
-    several = len(content.games) > 1
+    alike: dict[str, list[str]] = {}
+    for on in content.games:
+        alike.setdefault(", ".join(on.in_common), []).append(on.title)
+    papers = any(algorithm for on in content.games for _, algorithm, _ in on.references)
     parts = [
         "Mean score of each evaluation by agent steps, over trials, with bands point by point.",
         "Of one trial, the band is over its games." if alone else "",
         f"Of fewer than {FEWEST} values, bands are their range." if few else "",
+        "Dashed across: random play in the paper." if any(on.references for on in content.games) else "",
+        "Dotted across: the paper’s final scores." if papers else "",
         *(
-            f"All runs{f' on {on.title}' if several else ''} differ from the paper’s settings by "
-            f"{', '.join(on.in_common)}."
-            for on in content.games
-            if on.in_common
+            f"All runs{'' if len(alike) == 1 else f' on {titles}'} differ from the paper’s settings by {words}."
+            for words, titles in ((words, ", ".join(titles)) for words, titles in alike.items())
+            if words
         ),
         "IQM is the mean of the middle half.",
     ]

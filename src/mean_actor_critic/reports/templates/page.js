@@ -145,7 +145,7 @@
       xaxis: { title: { text: word }, range: [...range], zeroline: false, unifiedhovertitle: { text: `${word} %{x}` } },
       yaxis: { title: { text: data.value === "score" ? "Score" : "Return" }, fixedrange: true, zeroline: false },
       shapes: references.map(({ algorithm, score }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: score, y1: score, line: { color: colour(algorithm ?? "soft"), width: 1, dash: algorithm ? "dot" : "dash" } })),
-      annotations: references.map(({ label, score }, i) => ({ xref: "paper", x: 1 - 0.24 * i, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
+      annotations: (innerWidth < 600 ? [] : references).map(({ label, score }, i) => ({ xref: "paper", x: 1 - 0.24 * i, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
     });
   }
 
