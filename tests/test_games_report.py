@@ -262,7 +262,9 @@ def test_every_evaluation_is_in_a_file(study, tmp_path):
     assert all(float(row["low"]) <= float(row["mean_score"]) <= float(row["high"]) for row in rows)
     asked = {"evaluation_interval": 5_000_000, "evaluation_episodes": 8}
     assert {row["notes"] for row in own} == {", ".join(["evaluation_environments=1", *settings_as_words(asked)])}
-    assert r"Breakout & A2C & 50M" in (tmp_path / "out" / "table-2.tex").read_text()
+    latex = (tmp_path / "out" / "table-2.tex").read_text()
+    assert r"Breakout & A2C & 50M" in latex
+    assert r"\begin{tabular}{llrrrrrrrrl}" in latex
 
 
 def test_a_report_of_games_after_another_leaves_nothing_of_the_other(study, tmp_path):

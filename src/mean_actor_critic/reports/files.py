@@ -185,7 +185,7 @@ def latex(text: str) -> str:
 
 def latex_table(sheet: Sheet) -> str:
     """A table for a paper, as wide as it is or as the text, whichever is less."""
-    alignment = "l" * sheet.left + "r" * (len(sheet.columns) - sheet.left)
+    alignment = "".join("l" if i < sheet.left or name in sheet.wide else "r" for i, name in enumerate(sheet.columns))
     lines = [_latex_row(row) for row in (sheet.columns, *sheet.rows)]
     body = "\n".join(["\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule"])
     return (

@@ -296,7 +296,7 @@ def _legend_of_games(content: Content) -> str:
     parts = [
         "Score: mean over trials of the mean score of each one’s games; n says how many trials, or games of one trial, "
         "the interval is over.",
-        f"Of fewer than {FEWEST}, the range of the values is shown, from … to …." if few else "",
+        f"Of fewer than {FEWEST}, the smallest and the largest value are shown instead." if few else "",
         "Steps: of the last evaluation that all trials have had, and of the budget if that is more. Notes: settings "
         "that differ from the paper’s, trials that diverged, games that the evaluation’s steps cut off. Random, TRPO "
         "and ES are the paper’s numbers too.",

@@ -39,7 +39,7 @@ def method(content: Content) -> list[str]:
         )
         if any(result.paired for result in content.answer if result.ahead):
             lines.append(
-                "Trials of one number begin alike in all runs of a seed: with the same first states and random draws, "
+                "Trials of one number begin alike in all runs of a seed and engine: with the same first states and random draws, "
                 "and where networks are of one shape, with the same weights. Comparisons with MAC allow for it."
             )
         lines.append(
