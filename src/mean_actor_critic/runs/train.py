@@ -270,8 +270,9 @@ def resume(
     on_start: OnStart | None = None,
     on_study: OnStudy | None = None,
 ) -> Run:
-    """Continue an interrupted run to its end, or beyond it. The results are those of a run that was never interrupted,
-    or that was as long from the start, bit for bit.
+    """Continue an interrupted run to its end, or a finished one beyond it.
+
+    The results are those of a run that was never interrupted, or that was as long from the start, bit for bit.
 
     Args:
         path: the run folder, or the run.
@@ -375,7 +376,7 @@ def _carry_on(
 
 
 def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before that is heard of."""
+    """Tell who wants to know of a segment. If one of them raises, what was learned is written to disk first."""
     for place in study.newly_evaluated:
         saver.keep_agent(study, place)
     try:

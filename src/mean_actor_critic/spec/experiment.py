@@ -234,7 +234,9 @@ def make_experiment(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    learner = ENGINES[engine][0] if learner is None else learner
+    if learner is None:
+        able = algorithm_of(algorithm).learners if isinstance(algorithm, str) else ()
+        learner = next((name for name in ENGINES[engine] if name in able), ENGINES[engine][0])
     if learner not in LEARNERS:
         raise unknown_name("learner", learner, LEARNERS)
     if learner not in ENGINES[engine]:
