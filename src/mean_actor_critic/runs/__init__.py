@@ -1,0 +1,1 @@
+"""Studies on disk: training, resuming, playing and reading them."""

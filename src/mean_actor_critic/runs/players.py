@@ -1,0 +1,35 @@
+"""Who plays: runs and agents, themselves or by the paths of their files. Imports no JAX."""
+
+from pathlib import Path
+
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.run import Run
+
+Player = Run | Agent | str | Path  # a run, an agent, or the path of either
+
+
+def load_player(player: Player) -> Run | Agent:
+    """The run or agent that is meant.
+
+    Args:
+        player: one of these, or its path: a run folder, or an agent's file.
+
+    Raises:
+        InputError: it is neither.
+        MissingFileError: there is nothing at the path.
+        DamagedFileError: there is something, but it is not what was written.
+    """
+    if isinstance(player, Run | Agent):
+        return player
+    if not isinstance(player, str | Path):
+        raise InputError("player", player, "a run, an agent, or the path of either")
+    path = Path(player)
+    return Run.load(path) if path.is_dir() else Agent.load(path)
+
+
+def agents_of(player: Run | Agent) -> list[Agent]:
+    """An agent alone, or those of all trials of a run."""
+    if isinstance(player, Agent):
+        return [player]
+    return [player.agent(trial) for trial in range(player.experiment.trials)]
