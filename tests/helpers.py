@@ -22,7 +22,6 @@ from unittest import mock
 
 import numpy as np
 
-from mean_actor_critic.cli import main as cli
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import AGENT_FORMAT, Agent
@@ -254,6 +253,7 @@ class Outcome(NamedTuple):
 
 def mac(*words: str | Path) -> Outcome:
     """`mac` in this process. Only the last step of an error differs: it raises instead of ending the process."""
+    from mean_actor_critic.cli import main as cli  # here, so that most tests do without it
 
     def leave(code: int, line: str) -> None:
         print(line, file=sys.stderr)
