@@ -29,12 +29,11 @@ from mean_actor_critic.environments.catalogue import (
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
-from mean_actor_critic.learning.estimators import estimator_of
 from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
-from mean_actor_critic.spec.algorithms import checked_algorithm
+from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.experiment import Budget, Experiment, checked_moments, make_experiment, settings_for_engine
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
@@ -237,7 +236,7 @@ def plan(
         environment_kwargs=env_kwargs,
         until=until,
     )
-    estimator_of(experiment.setup)  # a name that is no algorithm's is known by its function alone
+    _require_estimator(experiment)
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
@@ -304,7 +303,7 @@ def resume(
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
     if algorithm is not None:
         manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
-    estimator_of(manifest.experiment.setup)
+    _require_estimator(manifest.experiment)
     with _shown(progress, on_progress, manifest.experiment) as show:
         return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -317,6 +316,12 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
             raise InputError(unit, amount, f"{experiment.budget.unit}, which this run counts")
     amount = asked[experiment.budget.unit]
     return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
+
+
+def _require_estimator(experiment: Experiment) -> None:
+    """Refuse an algorithm that is known by the name of a function, without the function."""
+    if is_given(experiment.algorithm) and experiment.setup.estimator is None:
+        raise InputError("algorithm", experiment.algorithm, "the function itself, given from Python: algorithm=…")
 
 
 def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
