@@ -1,5 +1,6 @@
 """Who plays: runs and agents, themselves or by the paths of their files. Imports no JAX."""
 
+import os
 from pathlib import Path
 
 from mean_actor_critic.errors import InputError
@@ -25,7 +26,7 @@ def load_player(player: Player) -> Run | Agent:
     if not isinstance(player, str | Path):
         raise InputError("player", player, "a run, an agent, or the path of either")
     path = Path(player)
-    return Run.load(path) if path.is_dir() else Agent.load(path)
+    return Run.load(path) if os.path.isdir(path) else Agent.load(path)  # pathlib raises where a name is too long
 
 
 def agents_of(player: Run | Agent) -> list[Agent]:
