@@ -32,8 +32,8 @@ def _add_sweep_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grid", metavar="FILE", default=PAPERS,
-        help=f'the paper\'s 1036 settings ("{PAPERS}", the default); or a file of JSON, and everything that it does not '
-        f"name is as in mac train: {FORM}",
+        help=f'the paper\'s 1036 settings ("{PAPERS}", the default); or a file of JSON, and what it does not name '
+        f"is as in mac train: {FORM}",
     )  # fmt: skip
     parser.add_argument("--trials", type=int, default=SEARCH_TRIALS, help=f"of each setting (default: {SEARCH_TRIALS})")
     usual = USUAL_BUDGETS["compiled"].amount

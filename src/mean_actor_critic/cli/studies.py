@@ -209,10 +209,7 @@ def _papers_plan(task: Task, folder: Path, rule: str | None) -> "Plan":
 
 def _reproduce_games(options: argparse.Namespace) -> None:
     """The report is written anew whenever a run has finished: all of them together take weeks."""
-    from mean_actor_critic.reports.atari import show
     from mean_actor_critic.reports.plots import require_matplotlib
-    from mean_actor_critic.reports.write import report
-    from mean_actor_critic.runs.run import Run
 
     require_matplotlib()
     games = _games(options.games or ["all"])
@@ -226,6 +223,10 @@ def _reproduce_games(options: argparse.Namespace) -> None:
     begun = time.monotonic()
     algorithms, protocol = options.algorithms or list(TABLE_2), options.protocol or "paper"
     parts = atari(games, algorithms, folder, trials, steps, options.seed, protocol, settings)
+    from mean_actor_critic.reports.atari import show
+    from mean_actor_critic.reports.write import report
+    from mean_actor_critic.runs.run import Run
+
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(parts, watch):
             if not reused:

@@ -78,6 +78,8 @@ def train(options: argparse.Namespace) -> None:
 
     engine = engine_of(options.environment, options.engine)
     settings: dict[str, Any] = parse_settings(options.set, known_settings(engine, options.learner))
+    if options.max_episode_steps is not None:
+        settings["max_episode_steps"] = options.max_episode_steps
     kwargs = parse_kwargs(options.env_kwargs)
     snapshots = _parse_snapshots(options.snapshots)
     events = Events(options.tensorboard)
@@ -97,7 +99,6 @@ def train(options: argparse.Namespace) -> None:
             engine=options.engine,
             learner=options.learner,
             env_kwargs=kwargs,
-            max_episode_steps=options.max_episode_steps,
             preset=options.preset,
             protocol=options.protocol,
             workers=options.workers,
