@@ -35,16 +35,20 @@ from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
 from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole
-from mean_actor_critic.spec.experiment import Budget, Experiment, checked_moments, make_experiment, settings_for_engine
+from mean_actor_critic.spec.experiment import (
+    USUAL_BUDGETS,
+    Budget,
+    Experiment,
+    checked_moments,
+    make_experiment,
+    settings_for_engine,
+)
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
 from mean_actor_critic.spec.presets import start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
-USUAL_EPISODES = 200  # of a trial, unless said otherwise
-PAPERS_STEPS = 50_000_000  # agent steps of a trial on games, four frames each
-CHECKPOINT_SECONDS = {"atari": 300.0}  # of one trial there it has 15 megabytes; elsewhere `store.CHECKPOINT_SECONDS`
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
 Result = TypeVar("Result")
@@ -251,7 +255,7 @@ def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
         return Budget(STEPS, steps)
     if episodes is not None:
         return Budget(EPISODES, episodes)
-    return Budget(STEPS, PAPERS_STEPS) if engine == "atari" else Budget(EPISODES, USUAL_EPISODES)
+    return USUAL_BUDGETS[engine]
 
 
 def resume(
@@ -507,7 +511,7 @@ def _awaited(
 def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -> float:
     """The time between checkpoints; an InputError unless it is a time."""
     if checkpoint_seconds is None:
-        return CHECKPOINT_SECONDS.get(experiment.engine, store.CHECKPOINT_SECONDS)
+        return store.CHECKPOINT_SECONDS[experiment.engine]
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
     return checkpoint_seconds

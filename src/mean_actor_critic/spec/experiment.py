@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of, checked_algorithm
 from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, STEPS, Hyper, Setup
@@ -37,6 +38,14 @@ class Budget(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.amount:_} {self.unit}"
+
+
+# Of each trial, by engine, unless said otherwise.
+USUAL_BUDGETS = {
+    "compiled": Budget(EPISODES, 200),
+    "hosted": Budget(EPISODES, 200),
+    "atari": Budget(STEPS, paper.ATARI_STEPS),
+}
 
 
 def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Setting]:
