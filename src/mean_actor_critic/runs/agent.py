@@ -39,9 +39,7 @@ class Agent:
         networks: what it has learned.
     """
 
-    def __init__(
-        self, experiment: Experiment, spaces: Spaces, trial: int, networks: Networks, seed: int = 0
-    ) -> None:
+    def __init__(self, experiment: Experiment, spaces: Spaces, trial: int, networks: Networks, seed: int = 0) -> None:
         self.experiment = experiment
         self.spaces = spaces
         self.trial = trial

@@ -132,7 +132,9 @@ class Run:
         if not self.experiment.evaluations or unit != self.experiment.budget.unit:
             raise InputError("curve", unit, f"runs that were evaluated, by {self.experiment.budget.unit}")
         count = int(self.evaluations.evaluated.max(initial=0))
-        return Curve(unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations")
+        return Curve(
+            unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations"
+        )
 
     def _training_curve(self, unit: str) -> Curve:
         if unit == EPISODES:
@@ -181,7 +183,9 @@ class Run:
     @property
     def status(self) -> list[str]:
         """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
-        unit, per_call = ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
+        unit, per_call = (
+            ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
+        )
         looks = "evaluation" if self.experiment.evaluations else "episode"
         trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
         return [

@@ -28,13 +28,13 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
-from mean_actor_critic.trees import Arrays
+from mean_actor_critic.engines.curves import lengthened
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError, RunBusyError
+from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
 from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json
 from mean_actor_critic.spec.settings import is_whole
-from mean_actor_critic.engines.curves import lengthened
+from mean_actor_critic.trees import Arrays
 
 RUN_FORMAT = "mean_actor_critic run 3"
 OLD_RUN_FORMAT = "mean_actor_critic run 2"  # whose manifests are still read

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
 
-import numpy as np
-
 from mean_actor_critic.engines import devices
 from mean_actor_critic.engines.memory import memory_faults, need, require_memory
 from mean_actor_critic.engines.study import Study, choose_width, make_study
@@ -31,7 +29,7 @@ from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimi
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
 from mean_actor_critic.learning.estimators import estimator_of
-from mean_actor_critic.progress import STOP, Answer, Progress, Show, progress_display
+from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
@@ -223,9 +221,7 @@ def plan(
     else:
         spec = find_environment(environment, engine, env_kwargs, limit, seconds)
         engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
-    start = start_from(
-        environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol
-    )
+    start = start_from(environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol)
     experiment = make_experiment(
         environment_name,
         algorithm,
