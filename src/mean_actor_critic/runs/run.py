@@ -173,7 +173,7 @@ class Run:
 
     @property
     def status(self) -> list[str]:
-        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`; games: steps."""
+        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`."""
         in_steps = self.experiment.counts_updates
         unit, per_call = ("step", self.experiment.steps_per_update) if in_steps else ("episode", 1)
         looks = "evaluation" if self.experiment.evaluations else "episode"
