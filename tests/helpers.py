@@ -22,13 +22,14 @@ from unittest import mock
 
 import numpy as np
 
-from mean_actor_critic.cli import main as cli
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import AGENT_FORMAT, Agent
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 TRIALS, EPISODES = 2, 3
+EPISODIC = tuple(name for name, algorithm in ALGORITHMS.items() if "episodic" in algorithm.learners)
 TINY = {"max_episode_steps": 20, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 16}
 TINY_WORDS = ("--trials", "2", "--episodes", "3", "--set", "max_episode_steps=20", "hidden=8", "minibatches=2",
               "batch_size=4", "replay_capacity=16")  # fmt: skip
@@ -254,6 +255,7 @@ class Outcome(NamedTuple):
 
 def mac(*words: str | Path) -> Outcome:
     """`mac` in this process. Only the last step of an error differs: it raises instead of ending the process."""
+    from mean_actor_critic.cli import main as cli  # here, so that most tests do without it
 
     def leave(code: int, line: str) -> None:
         print(line, file=sys.stderr)

@@ -23,8 +23,8 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.spec.paper import papers_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}

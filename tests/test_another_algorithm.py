@@ -17,8 +17,8 @@ from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, colour_of
 from mean_actor_critic.reports.protocol import run_commands
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.spec.algorithms import ALGORITHMS, Algorithm
-from mean_actor_critic.spec.presets import preset
 from mean_actor_critic.spec.paper import CLASSIC_CONTROL
+from mean_actor_critic.spec.presets import preset
 from mean_actor_critic.studies.sweep import Rung
 
 NEW = "another_actor_critic"

@@ -27,7 +27,7 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.experiment import settings_for_engine
-from mean_actor_critic.spec.learners import ENGINES
+from mean_actor_critic.spec.learners import learners_on
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -295,7 +295,7 @@ def test_the_help_of_training_is_about_the_task_at_hand(words, engine):
         assert f"{limits.help}: {limits.allowed}" in text
     algorithms = text[text.index("\nalgorithms there") :]
     for name, algorithm in ALGORITHMS.items():
-        assert (f"\n  {name} " in algorithms) == bool(set(algorithm.learners) & set(ENGINES[engine]))
+        assert (f"\n  {name} " in algorithms) == bool(set(algorithm.learners) & set(learners_on(engine)))
     assert ("mac train ALE/Pong-v5 --help" in text) == (engine != "atari")
 
 

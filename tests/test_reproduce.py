@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+from mean_actor_critic.studies.classic import reproduce
 
 import synthetic
 from helpers import assert_refused, mac, message_of
@@ -11,13 +12,12 @@ from mean_actor_critic.gradients.exact import Size
 from mean_actor_critic.gradients.moments import measure_trial
 from mean_actor_critic.gradients.theory import read_theory
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.spec.presets import PRESETS, preset
 from mean_actor_critic.studies import theorems
-from mean_actor_critic.studies.classic import reproduce
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
 from mean_actor_critic.studies.sweep import Rung, Sweep
 
 pytestmark = pytest.mark.slow

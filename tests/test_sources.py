@@ -16,9 +16,9 @@ from mean_actor_critic.reports.answer import answer
 from mean_actor_critic.reports.plots import require_matplotlib
 from mean_actor_critic.reports.protocol import run_commands, train_command
 from mean_actor_critic.reports.sources import find_sources
-from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
 from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
+from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Rung
 

@@ -15,17 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers import assert_refused, mac, message_of
+from helpers import EPISODIC, assert_refused, mac, message_of
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.learning.networks import ACTIVATIONS
 from mean_actor_critic.learning.optimizers import directions
 from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.algorithms import ALGORITHMS
-from mean_actor_critic.spec.learners import OPTIMIZERS
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.learners import OPTIMIZERS
 from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.search import make_plan, search
 from mean_actor_critic.studies.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 
@@ -46,7 +45,7 @@ def train(folder, plan):
 # --- grids -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", EPISODIC)
 @pytest.mark.parametrize("task", CLASSIC_CONTROL.values(), ids=CLASSIC_CONTROL)
 def test_the_paper_s_grid_has_1036_settings_of_every_algorithm(task, algorithm):
     grid = papers_grid(task.environment)

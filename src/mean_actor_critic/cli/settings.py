@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from mean_actor_critic.spec.algorithms import ALGORITHMS, BASELINE, CRITIC
 from mean_actor_critic.spec.checks import ours, settings_as_words
 from mean_actor_critic.spec.experiment import settings_for_engine
-from mean_actor_critic.spec.learners import ENGINES, LEARNERS
+from mean_actor_critic.spec.learners import ENGINES, LEARNERS, learners_on
 from mean_actor_critic.spec.presets import PRESETS, TUNED, start_from
 from mean_actor_critic.spec.rules import GAME
 from mean_actor_critic.spec.settings import Setting
@@ -50,7 +50,7 @@ def settings_help(words: Sequence[str]) -> str:
             "algorithms there (--algorithm), by what weighs the actions in the policy gradient:",
             *(f"  {name:23s} {algorithm.help}" for name, algorithm in ALGORITHMS.items() if _runs(name, engine)),
         ],
-        ["learners there (--learner):", *(f"  {name:23s} {LEARNERS[name].help}" for name in ENGINES[engine])],
+        ["learners there (--learner):", *(f"  {name:23s} {LEARNERS[name].help}" for name in learners_on(engine))],
         [] if engine == "atari" else [f"The settings of Atari games: mac train {GAME}Pong-v5 --help"],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
@@ -82,7 +82,7 @@ def _starts(words: Sequence[str], engine: str) -> list[str]:
 
 def _runs(algorithm: str, engine: str) -> bool:
     """Whether an algorithm can run on an engine."""
-    return bool(set(ALGORITHMS[algorithm].learners) & set(ENGINES[engine]))
+    return bool(set(ALGORITHMS[algorithm].learners) & set(learners_on(engine)))
 
 
 # --- words that users bring ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from rich.table import Table
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports.files import latex_table
-from mean_actor_critic.reports.plots import colour_of, figure_of
+from mean_actor_critic.reports.plots import figure_of
 from mean_actor_critic.reports.statistics import Summary, summarise
 from mean_actor_critic.reports.tables import Sheet, in_millions, plain_table, summary_cells, terminal_table, write_csv
 from mean_actor_critic.runs.run import Run

@@ -173,10 +173,9 @@ class Run:
 
     @property
     def status(self) -> list[str]:
-        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
-        unit, per_call = (
-            ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
-        )
+        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`."""
+        in_steps = self.experiment.counts_updates
+        unit, per_call = ("step", self.experiment.steps_per_update) if in_steps else ("episode", 1)
         looks = "evaluation" if self.experiment.evaluations else "episode"
         trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
         return [
@@ -188,9 +187,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything learned: curves, weights, optimiser states, replay, emulators. Equal digests are equal
-        bits.
-        """
+        """SHA-256 of all that was learned: curves, weights, optimiser, replay, emulators. Equal digests: equal bits."""
         learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
         return store.digest_of_arrays(learned, {})
 
@@ -262,7 +259,8 @@ class Run:
         ended = sum(self._has_ended())
         facts = {
             "environment": experiment.environment,
-            "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner}, {experiment.engine} engine)",
+            "algorithm": algorithm_of(experiment.algorithm).title,
+            "learner": f"{experiment.learner}, {experiment.engine} engine",
             "settings": self.manifest.origin or "as given",
             "trials": f"{experiment.trials}, of {experiment.budget}, from seed {experiment.seed}",
             "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",

@@ -29,12 +29,11 @@ from mean_actor_critic.environments.catalogue import (
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
-from mean_actor_critic.learning.estimators import estimator_of
 from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
-from mean_actor_critic.spec.algorithms import checked_algorithm
+from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.experiment import (
     USUAL_BUDGETS,
@@ -241,7 +240,7 @@ def plan(
         environment_kwargs=env_kwargs,
         until=until,
     )
-    estimator_of(experiment.setup)  # a name that is no algorithm's is known by its function alone
+    _require_estimator(experiment)
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
@@ -274,8 +273,9 @@ def resume(
     on_start: OnStart | None = None,
     on_study: OnStudy | None = None,
 ) -> Run:
-    """Continue an interrupted run to its end, or beyond it. The results are those of a run that was never interrupted,
-    or that was as long from the start, bit for bit.
+    """Continue an interrupted run to its end, or a finished one beyond it.
+
+    The results are those of a run that was never interrupted, or that was as long from the start, bit for bit.
 
     Args:
         path: the run folder, or the run.
@@ -307,7 +307,7 @@ def resume(
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
     if algorithm is not None:
         manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
-    estimator_of(manifest.experiment.setup)
+    _require_estimator(manifest.experiment)
     with _shown(progress, on_progress, manifest.experiment) as show:
         return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -320,6 +320,12 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
             raise InputError(unit, amount, f"{experiment.budget.unit}, which this run counts")
     amount = asked[experiment.budget.unit]
     return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
+
+
+def _require_estimator(experiment: Experiment) -> None:
+    """Refuse an algorithm that is known by the name of a function, without the function."""
+    if is_given(experiment.algorithm) and experiment.setup.estimator is None:
+        raise InputError("algorithm", experiment.algorithm, "the function itself, given from Python: algorithm=…")
 
 
 def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
@@ -379,7 +385,7 @@ def _carry_on(
 
 
 def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before that is heard of."""
+    """Tell who wants to know of a segment. If one of them raises, what was learned is written to disk first."""
     for place in study.newly_evaluated:
         saver.keep_agent(study, place)
     try:
