@@ -300,10 +300,15 @@ def test_the_help_of_training_is_about_the_task_at_hand(words, engine):
 
 
 def test_the_help_of_training_groups_settings_by_their_roles():
-    groups = [r"\n  learner:\n    hidden=", r"\n  critic, .*:\n    critic_target=", r"\n  baseline, .*:\n    baseline_decay=",
-              r"\n  environment:\n    max_episode_steps=", r"\n  evaluation:\n    evaluation_interval="]  # fmt: skip
+    groups = {
+        "learner": "hidden",
+        "critic, .*": "critic_target",
+        "baseline, .*": "baseline_decay",
+        "environment": "max_episode_steps",
+        "evaluation": "evaluation_interval",
+    }
     text = mac("train", "--help").out
-    places = [re.search(group, text).start() for group in groups]
+    places = [re.search(rf"\n  {role}:\n    {first}=", text).start() for role, first in groups.items()]
     assert places == sorted(places)
     assert "\n  game:\n    environments=16\n" in mac("train", "ALE/Pong-v5", "--help").out
 

@@ -18,7 +18,7 @@ from mean_actor_critic.reports.protocol import run_commands, train_command
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import make_experiment, settings_for_engine
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Rung
 
@@ -173,7 +173,8 @@ def test_the_commands_make_the_same_experiments_again(tmp_path):
     options = make_parser().parse_args(shlex.split(train_command(experiment))[1:])
     assert experiment == make_experiment(
         options.environment, options.algorithm, options.trials, options.episodes, options.seed,
-        parse_settings(options.set), first_trial=options.first_trial, engine=options.engine,
+        parse_settings(options.set, settings_for_engine(options.engine)), first_trial=options.first_trial,
+        engine=options.engine, learner=options.learner,
         environment_kwargs=parse_kwargs(options.env_kwargs),
     )  # fmt: skip
 

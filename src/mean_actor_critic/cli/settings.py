@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mean_actor_critic.spec.algorithms import ALGORITHMS, BASELINE, CRITIC
 from mean_actor_critic.spec.checks import ours, settings_as_words
-from mean_actor_critic.spec.experiment import settings_for_engine
+from mean_actor_critic.spec.experiment import settings_for_engine, usual_learner
 from mean_actor_critic.spec.learners import ENGINES, LEARNERS, learners_on
 from mean_actor_critic.spec.presets import PRESETS, TUNED, start_from
 from mean_actor_critic.spec.rules import GAME
@@ -23,16 +23,19 @@ _GROUPS = {
 }
 
 
-def known_settings(engine: str, learner: str | None = None) -> Mapping[str, Setting]:
-    """The settings of an engine that may still have to be found out, and of a learner that may not exist."""
+def known_settings(engine: str, algorithm: str, learner: str | None = None) -> Mapping[str, Setting]:
+    """The settings by names, where the engine may still have to be found out and the learner may not exist."""
     known = engine if engine in ENGINES else "compiled"  # the others, which the environment decides on, are alike
-    return settings_for_engine(known, learner if learner in LEARNERS else None)
+    return settings_for_engine(known, learner if learner in LEARNERS else usual_learner(algorithm, known))
 
 
-def engine_at_hand(words: Sequence[str]) -> str:
-    """The engine that a command line is about, as far as its words say, before anything is looked at."""
-    named = [engine for engine in ENGINES if engine in words or f"--engine={engine}" in words]
-    return named[0] if named else ("atari" if any(word.startswith(GAME) for word in words) else "compiled")
+def _at_hand(words: Sequence[str]) -> tuple[str, Mapping[str, Setting]]:
+    """The engine that a command line is about and its settings, as far as words say before anything is looked at."""
+    values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+    is_game = any(value.startswith(GAME) for value in values)
+    engine = next((value for value in values if value in ENGINES), "atari" if is_game else "compiled")
+    algorithm = next((value for value in values if value in ALGORITHMS), "mac")
+    return engine, known_settings(engine, algorithm, next((value for value in values if value in LEARNERS), None))
 
 
 # --- help ------------------------------------------------------------------------------------------------------------
@@ -40,11 +43,11 @@ def engine_at_hand(words: Sequence[str]) -> str:
 
 def settings_help(words: Sequence[str]) -> str:
     """What `mac train … --help` ends with: settings, algorithms and learners of the task that its words name."""
-    engine = engine_at_hand(words)
+    engine, settings = _at_hand(words)
     where = "Atari games" if engine == "atari" else "environments other than Atari games"
     parts = [
         [f"settings on {where} (--set name=value), with their defaults:"],
-        *_groups(known_settings(engine)),
+        *_groups(settings),
         _starts(words, engine),
         [
             "algorithms there (--algorithm), by what weighs the actions in the policy gradient:",
@@ -96,7 +99,7 @@ def unknown_option(words: Sequence[str], options: Collection[str]) -> str | None
         options: that the command has, such as "--steps".
     """
     trains = {"--algorithm", "--set"} <= set(options)
-    settings = known_settings(engine_at_hand(words)) if trains else {}
+    settings = _at_hand(words)[1] if trains else {}
     for word in words:
         option = word.partition("=")[0]
         if not option.startswith("--") or option in options or option == "--":

@@ -213,7 +213,8 @@ def _reproduce_games(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     games = _games(options.games or ["all"])
-    settings = parse_settings(options.set, known_settings(GAMES))
+    algorithms = options.algorithms or list(TABLE_2)
+    settings = parse_settings(options.set, known_settings(GAMES, algorithms[0]))
     trials = ATARI_TRIALS if options.trials is None else options.trials
     steps = ATARI_STEPS if options.steps is None else options.steps
     kind = "" if options.protocol in (None, "paper") else f"-{options.protocol}"
@@ -221,8 +222,7 @@ def _reproduce_games(options: argparse.Namespace) -> None:
     from mean_actor_critic.studies.reproduce import atari, reproduce
 
     begun = time.monotonic()
-    algorithms, protocol = options.algorithms or list(TABLE_2), options.protocol or "paper"
-    parts = atari(games, algorithms, folder, trials, steps, options.seed, protocol, settings)
+    parts = atari(games, algorithms, folder, trials, steps, options.seed, options.protocol or "paper", settings)
     from mean_actor_critic.reports.atari import show
     from mean_actor_critic.reports.write import report
     from mean_actor_critic.runs.run import Run

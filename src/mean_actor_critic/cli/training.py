@@ -77,7 +77,7 @@ def train(options: argparse.Namespace) -> None:
     from mean_actor_critic.environments.catalogue import engine_of
 
     engine = engine_of(options.environment, options.engine)
-    settings: dict[str, Any] = parse_settings(options.set, known_settings(engine, options.learner))
+    settings: dict[str, Any] = parse_settings(options.set, known_settings(engine, options.algorithm, options.learner))
     if options.max_episode_steps is not None:
         settings["max_episode_steps"] = options.max_episode_steps
     kwargs = parse_kwargs(options.env_kwargs)

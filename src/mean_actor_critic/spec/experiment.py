@@ -55,6 +55,13 @@ def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Se
     return {name: s._replace(default=_USUAL.get(engine, {}).get(name, s.default)) for name, s in found.items()}
 
 
+def usual_learner(algorithm: Any, engine: str) -> str:
+    """The learner on an engine that learns by an algorithm, unless another is asked for; the first if none can."""
+    able = algorithm_of(algorithm).learners if isinstance(algorithm, str) else ()
+    there = learners_on(engine)
+    return next((name for name in there if name in able), there[0])
+
+
 def applicable_settings(algorithm: str, engine: str = "compiled", learner: str | None = None) -> list[str]:
     """Names of the settings that `algorithm` reads."""
     foreign = {CRITIC, BASELINE, STATE_VALUES} - algorithm_of(algorithm).parts
@@ -243,10 +250,7 @@ def make_experiment(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    if learner is None:
-        able = algorithm_of(algorithm).learners if isinstance(algorithm, str) else ()
-        there = learners_on(engine)
-        learner = next((name for name in there if name in able), there[0])
+    learner = usual_learner(algorithm, engine) if learner is None else learner
     if learner not in LEARNERS:
         raise unknown_name("learner", learner, LEARNERS)
     if engine not in LEARNERS[learner].engines:
