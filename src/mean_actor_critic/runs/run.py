@@ -140,7 +140,7 @@ class Run:
         if unit == EPISODES:
             played = int(self.episodes_done.max(initial=0))
             return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), "training")
-        everyone = int(self.steps_done.min(initial=0)) if self.experiment.trials else 0
+        everyone = int(self.steps_done.min())
         edges = np.unique(np.linspace(0, everyone, CURVE_POINTS + 1).round()).astype(np.int64)[1:]
         ends = np.cumsum(self.lengths, axis=1, dtype=np.int64)
         values = np.full((self.experiment.trials, len(edges)), np.nan)
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def status(self) -> list[str]:
-        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
+        """Of each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`; or of steps."""
         unit, per_call = (
             ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
         )
@@ -197,9 +197,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything learned: curves, weights, optimiser states, replay, emulators. Equal digests are equal
-        bits.
-        """
+        """SHA-256 of everything learned, with curves, replay and emulators: equal digests are equal bits."""
         learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
         return store.digest_of_arrays(learned, {})
 
@@ -271,7 +269,8 @@ class Run:
         ended = sum(self._has_ended())
         facts = {
             "environment": experiment.environment,
-            "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner}, {experiment.engine} engine)",
+            "algorithm": algorithm_of(experiment.algorithm).title
+            + f" ({experiment.learner}, {experiment.engine} engine)",
             "settings": self.manifest.origin or "as given",
             "trials": f"{experiment.trials}, of {experiment.budget}, from seed {experiment.seed}",
             "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -174,6 +175,8 @@ def train(
     name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
     path = Path(out) if out is not None else free_folder(name)
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
+    # a file does not hold a function
+    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, experiment.setup.estimator))
     with _shown(progress, on_progress, experiment) as show:
         return _carry_on(path, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -268,8 +271,9 @@ def resume(
     on_start: OnStart | None = None,
     on_study: OnStudy | None = None,
 ) -> Run:
-    """Continue an interrupted run to its end, or beyond it. The results are those of a run that was never interrupted,
-    or that was as long from the start, bit for bit.
+    """Continue an interrupted run to its end, or a finished one beyond it.
+
+    The results are those of a run that was never interrupted, or that was as long from the start, bit for bit.
 
     Args:
         path: the run folder, or the run.
@@ -296,12 +300,12 @@ def resume(
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     require_memory(need(longer or experiment, spec.spaces, manifest.snapshots))
+    estimator = None if algorithm is None else _checked_estimator(experiment, algorithm)
+    estimator_of(_with_estimator(experiment, estimator).setup)  # before anything is written
     if longer is not None:
         with store.sole_writer(folder):
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
-    if algorithm is not None:
-        manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
-    estimator_of(manifest.experiment.setup)
+    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, estimator))
     with _shown(progress, on_progress, manifest.experiment) as show:
         return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -316,12 +320,18 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
     return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
 
 
-def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
-    import dataclasses
-
+def _checked_estimator(experiment: Experiment, algorithm: Any) -> Callable[..., Any] | None:
+    """The function that was given for a run's algorithm; None where a name was."""
     name, estimator = checked_algorithm(algorithm)
     if name != experiment.algorithm:
         raise InputError("algorithm", name, f"{experiment.algorithm}, which this run was started with")
+    return estimator
+
+
+def _with_estimator(experiment: Experiment, estimator: Callable[..., Any] | None) -> Experiment:
+    """The same experiment with a function to learn by; unchanged without one."""
+    if estimator is None:
+        return experiment
     return dataclasses.replace(experiment, setup=dataclasses.replace(experiment.setup, estimator=estimator))
 
 
@@ -375,7 +385,7 @@ def _carry_on(
 
 
 def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before that is heard of."""
+    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before anybody hears."""
     for place in study.newly_evaluated:
         saver.keep_agent(study, place)
     try:
@@ -518,7 +528,10 @@ def free_folder(name: str) -> Path:
 def _signature() -> inspect.Signature:
     """That of `train` with every setting as a keyword, for completion in notebooks."""
     own = inspect.signature(train)
-    known = {name: s.default for engine in ENGINES for name, s in reversed(settings_for_engine(engine).items())}
+    known: dict[str, Any] = {}
+    for engine in ENGINES:  # where engines have different usual values, that of the first is shown
+        for name, s in settings_for_engine(engine).items():
+            known.setdefault(name, s.default)
     keyword = inspect.Parameter.KEYWORD_ONLY
     named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     taken = {p.name for p in named}
