@@ -45,7 +45,8 @@ WITHOUT_JAX = tuple(
     module
     for module in MODULES
     if module in {*GROUND, "learning.networks", *READ_BY_REPORTS}
-    or module in {"runs", "runs.agent", "runs.players", "runs.run", "runs.signals", "runs.store", "runs.watch"}
+    or module
+    in {"runs", "runs.agent", "runs.facts", "runs.players", "runs.run", "runs.signals", "runs.store", "runs.watch"}
     or (
         module.partition(".")[0] in {"spec", "environments", "reports", "cli"}
         and not module.startswith("environments.compiled.")
