@@ -41,12 +41,12 @@ def _trial(environments: int, rollout_steps: int, **settings: Any) -> Any:
     from mean_actor_critic.engines import devices
     from mean_actor_critic.engines.vector import Trial
     from mean_actor_critic.environments.atari import find_game
-    from mean_actor_critic.spec.atari_experiment import make_atari_experiment
+    from mean_actor_critic.spec.experiment import make_experiment
 
     devices.prepare("atari")
     chosen = {"rollout_steps": rollout_steps, "environments": environments, **settings}
-    experiment = make_atari_experiment(GAME, "mac", 1, 10**9, 0, chosen)
-    return Trial(experiment, 0, find_game(experiment.setup))
+    experiment = make_experiment(GAME, "mac", 1, 10**9, 0, chosen, engine="atari")
+    return Trial(experiment, 0, find_game(GAME, experiment.rules))
 
 
 def _turns(trial: Any, seconds: float) -> int:

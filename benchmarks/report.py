@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.harness import in_new_process, log, table
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.grid import grid_from_json
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.spec.paper import SEARCH_TRIALS, papers_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import CellResult, Plan, Rung, create_sweep
 
 ENVIRONMENT = "CartPole-v0"

@@ -23,10 +23,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from benchmarks.engine import ENVIRONMENT, REFERENCE
 from benchmarks.harness import Measurement, alternating, median, table
 from mean_actor_critic.engines import compiled, devices
+from mean_actor_critic.engines.updates import NO_SCHEDULE, Carried, update
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.learning import episodic
-from mean_actor_critic.learning.types import LearnerState, Trajectory
-from mean_actor_critic.spec.experiment import Setup, make_experiment
+from mean_actor_critic.learning.types import Batch, Context
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.learners import Shapes
 
 SETTINGS = {
     "64 units, 10 minibatches of 32": REFERENCE,
@@ -46,13 +47,13 @@ class Size(NamedTuple):
 TOY = Size(1, 2, 0.01, 64)
 
 
-def flop_per_update(setup: Setup, observation_size: int, actions: int) -> int:
+def flop_per_update(setup: Any, limit: int, observation_size: int, actions: int) -> int:
     """Of one trial after one full-length episode, by the formula above."""
     sizes = (observation_size, *setup.hidden, actions)
     layers = [2 * inputs * outputs for inputs, outputs in itertools.pairwise(sizes)]
     forward, first = sum(layers), layers[0]
     critic = setup.minibatches * setup.batch_size * (5 * forward - first)
-    policy = setup.max_episode_steps * (4 * forward - first)
+    policy = limit * (4 * forward - first)
     return critic + policy
 
 
@@ -61,30 +62,30 @@ def updates(settings: dict[str, Any], trials: int, seconds: float) -> Measuremen
     devices.prepare()
     spaces = find_environment(ENVIRONMENT).spaces
     experiment = make_experiment(ENVIRONMENT, "mac", trials, 1, 0, settings)
-    setup = experiment.setup
+    setup, limit = experiment.setup, experiment.rules.max_episode_steps
     width = compiled.choose_width(setup, trials, compiled.device_count())
-    flop = flop_per_update(setup, spaces.observation_size, spaces.actions)
+    flop = flop_per_update(setup, limit, spaces.observation_size, spaces.actions)
     lanes = width * compiled.device_count()
     mesh = devices.mesh(compiled.device_count())
     lane = PartitionSpec(devices.AXIS)
-    state = compiled.initialiser(setup, spaces.observation_size, spaces.actions)(0, jnp.arange(lanes))
+    state = compiled.initialiser(setup, Shapes((spaces.observation_size,), spaces.actions))(0, jnp.arange(lanes))
     hyper = jax.tree.map(lambda x: jnp.broadcast_to(x[0], (lanes,)), experiment.hyper_of_trials())
-    state, hyper, trajectory = jax.device_put(
-        (state, hyper, _full_episodes(setup, spaces.observation_size, lanes)), NamedSharding(mesh, lane)
+    state, hyper, batch = jax.device_put(
+        (state, hyper, _full_episodes(limit, spaces.observation_size, lanes)), NamedSharding(mesh, lane)
     )
     repeats = max(1, math.ceil(1e9 / (flop * width)))  # in one call, so that calling costs nothing
 
-    def learn(hyper: Any, state: LearnerState, trajectory: Trajectory) -> LearnerState:
-        def body(number: Any, state: LearnerState) -> LearnerState:
+    context = Context(jnp.int32(limit), jnp.int32(NO_SCHEDULE))
+
+    def learn(hyper: Any, state: Carried, batch: Batch) -> Carried:
+        def body(number: Any, state: Carried) -> Carried:
             keys = jax.random.split(jax.random.key(number), width)
-            return jax.vmap(functools.partial(episodic.update, setup, setup.max_episode_steps))(
-                hyper, state, trajectory, keys
-            )[0]
+            return jax.vmap(functools.partial(update, setup, context))(hyper, state, batch, keys)[0]
 
         return jax.lax.fori_loop(0, repeats, body, state)
 
     program = jax.jit(jax.shard_map(learn, mesh=mesh, in_specs=lane, out_specs=lane, check_vma=False))
-    of_a_call = _seconds_per_call(lambda: program(hyper, state, trajectory), seconds)
+    of_a_call = _seconds_per_call(lambda: program(hyper, state, batch), seconds)
     return {"gflops": flop * lanes * repeats / of_a_call / 1e9, "width": width}
 
 
@@ -95,9 +96,8 @@ def matrix_product(matrix: int, seconds: float) -> Measurement:
     return {"gflops": 2 * matrix**3 / _seconds_per_call(lambda: program(x, x), seconds) / 1e9}
 
 
-def _full_episodes(setup: Setup, observation_size: int, lanes: int) -> Trajectory:
-    steps = setup.max_episode_steps
-    return Trajectory(
+def _full_episodes(steps: int, observation_size: int, lanes: int) -> Batch:
+    return Batch(
         observation=jax.random.normal(jax.random.key(0), (lanes, steps + 1, observation_size)),
         action=jnp.zeros((lanes, steps), jnp.int32),
         reward=jnp.ones((lanes, steps)),

@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from mean_actor_critic import Agent, AtariRun
+from mean_actor_critic import Agent, Run
 from mean_actor_critic.environments.atari import Emulators, find_game
 from mean_actor_critic.environments.seeds import emulator_seed
 from mean_actor_critic.learning.kernels import XLA
@@ -25,16 +25,16 @@ TAIL = 100  # turns at the end whose return is not yet known well
 def measure(agent: Agent, turns: int) -> dict[str, float]:
     """Play `turns` steps in each of 16 environments, and say what the critic made of them."""
     experiment = agent.experiment
-    setup, discount = experiment.setup, float(experiment.hyper_of(agent.trial).discount)
-    game = find_game(setup)
+    setup, rules, discount = experiment.setup, experiment.rules, float(experiment.hyper_of(agent.trial).discount)
+    game = find_game(experiment.environment, rules)
     seeds = functools.partial(emulator_seed, SEED, 0)
-    emulators = Emulators(setup, game.rom, setup.environments, seeds, training=True)
+    emulators = Emulators(rules, game.rom, rules.environments, seeds, training=True)
     forward = jax.jit(lambda network, seen: game_outputs(network, seen, XLA.forward))
     random = np.random.default_rng(SEED)
     observation = emulators.begin()
     played = []
     for _ in range(turns):
-        outputs = forward(agent.networks, observation)
+        outputs = forward(agent.networks.network, observation)
         policy, values = np.asarray(softmax(outputs.logits)), np.asarray(outputs.values)
         emulators.send(inverse_cdf(policy, random.random(len(policy), np.float32)).astype(np.int32))
         turn = emulators.receive()
@@ -67,7 +67,7 @@ def main() -> None:
     if options.turns < 2 * TAIL:
         parser.error(f"--turns: at least {2 * TAIL}")
     for path in options.agents:
-        run = AtariRun.load(path) if path.is_dir() else None
+        run = Run.load(path) if path.is_dir() else None
         print(path, f"at {run.steps_done[0]:,} steps" if run else "")
         for name, number in measure(run.agent() if run else Agent.load(path), options.turns).items():
             print(f"  {name:30} {number:8.4f}")

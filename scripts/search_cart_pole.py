@@ -17,6 +17,7 @@ import numpy as np
 
 import mean_actor_critic as mac
 from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.paper import COMPARED
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 
 COARSE = {"actor_lr": (0.0025, 0.005, 0.01, 0.02, 0.04), "critic_lr": (0.005, 0.01, 0.02), "discount": (0.99, 0.9999)}
@@ -95,5 +96,5 @@ def search(algorithm: str) -> None:
         print(json.dumps(found), flush=True)
 
 
-for name in sys.argv[1:] or list(ALGORITHMS):
+for name in sys.argv[1:] or COMPARED:
     search(name)

@@ -26,8 +26,10 @@ from mean_actor_critic.errors import MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import AGENT_FORMAT, Agent
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 TRIALS, EPISODES = 2, 3
+EPISODIC = tuple(name for name, algorithm in ALGORITHMS.items() if "episodic" in algorithm.learners)
 TINY = {"max_episode_steps": 20, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 16}
 TINY_WORDS = ("--trials", "2", "--episodes", "3", "--set", "max_episode_steps=20", "hidden=8", "minibatches=2",
               "batch_size=4", "replay_capacity=16")  # fmt: skip

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers import FORGED_SPACES, content_of, forge_arrays, message_of, run_python
+from helpers import EPISODIC, FORGED_SPACES, content_of, forge_arrays, message_of, run_python
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import DiskError, InputError
 from mean_actor_critic.learning.networks import Layer
 from mean_actor_critic.runs.agent import Agent, Networks
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
@@ -47,7 +46,7 @@ def random_agent(algorithm: str, hidden: tuple[int, ...] = (8,), actions: int = 
 
 
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 5, 6)])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", EPISODIC)
 def test_a_loaded_agent_is_the_one_that_was_saved(tmp_path, algorithm, hidden):
     agent = random_agent(algorithm, hidden)
     agent.save(tmp_path / "agent.safetensors")

@@ -8,6 +8,7 @@ import pytest
 
 import mean_actor_critic
 from helpers import run_python
+from mean_actor_critic.spec.learners import ENGINES, LEARNERS, learners_on
 
 PACKAGE = "mean_actor_critic"
 ROOT = Path(mean_actor_critic.__file__).parent
@@ -44,7 +45,8 @@ WITHOUT_JAX = tuple(
     module
     for module in MODULES
     if module in {*GROUND, "learning.networks", *READ_BY_REPORTS}
-    or module in {"runs.agent", "runs.atari_run", "runs.run", "runs.store", "runs.watch"}
+    or module
+    in {"runs", "runs.agent", "runs.facts", "runs.players", "runs.run", "runs.signals", "runs.store", "runs.watch"}
     or (
         module.partition(".")[0] in {"spec", "environments", "reports", "cli"}
         and not module.startswith("environments.compiled.")
@@ -137,6 +139,59 @@ def test_reports_only_read():
 
 def test_rooms_below_the_engines_know_no_engine_and_engines_no_run():
     assert not {name for name in imported_by("engines") if HEIGHT[room_of(name)] > HEIGHT["engines"]}
+
+
+# --- learners, networks and engines know each other by their types ---------------------------------------------------
+
+LEARNER_MODULES = {learner.module.removeprefix(f"{PACKAGE}.") for learner in LEARNERS.values()}
+# What a learner may know of networks: how to find the one that its settings ask for, the types that carry what was
+# learned, and functions of arrays that are the same for every network.
+KNOWN_OF_NETWORKS = {
+    "network_of", "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "normalize", "softmax",
+    "sum_over_actions",
+}  # fmt: skip
+
+
+def names_imported_from(module: str, home: str) -> set[str]:
+    """What a module imports from a module of the package by name, anywhere."""
+    return {
+        alias.name
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.ImportFrom) and node.module == f"{PACKAGE}.{home}"
+        for alias in node.names
+    }
+
+
+def test_every_learner_is_found_by_its_entry():
+    assert {"learning.episodic", "learning.rollout"} <= LEARNER_MODULES <= set(MODULES)
+    for engine, learners in ((engine, learners_on(engine)) for engine in ENGINES):
+        assert learners, engine
+        assert set(learners) <= set(LEARNERS)
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if room_of(module) in ("engines", "runs", "studies")])
+def test_nobody_who_plays_or_trains_names_a_learner(module):
+    """They find one through `learning.learners`, so that another one is an entry and a module, and no change here."""
+    assert not own_imports(module) & LEARNER_MODULES
+
+
+def test_learners_are_found_through_one_module():
+    assert not {module for module in MODULES if LEARNER_MODULES & own_imports(module)}
+    assert "importlib.import_module" in MODULES["learning.learners"].read_text()
+
+
+@pytest.mark.parametrize("module", sorted(LEARNER_MODULES))
+def test_a_learner_names_no_network(module):
+    imported = names_imported_from(module, "learning.networks")
+    assert "network_of" in imported
+    assert imported <= KNOWN_OF_NETWORKS
+    assert f"{PACKAGE}.learning" not in all_imports(module) or "networks" not in names_imported_from(module, "learning")
+
+
+@pytest.mark.parametrize("module", sorted(LEARNER_MODULES))
+def test_a_learner_knows_no_other_learner_and_no_engine(module):
+    assert not own_imports(module) & (LEARNER_MODULES - {module})
+    assert {room_of(name) for name in own_imports(module)} <= {"ground", "spec", "learning"}
 
 
 @pytest.mark.parametrize("module", WITHOUT_JAX)

@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from mean_actor_critic.environments import atari
 from mean_actor_critic.environments.seeds import emulator_seed
 from mean_actor_critic.errors import DamagedFileError
-from mean_actor_critic.spec.atari_experiment import AtariSetup
+from mean_actor_critic.spec.rules import GameRules
 
 pytestmark = pytest.mark.slow
 
@@ -20,12 +20,12 @@ SEEDS = functools.partial(emulator_seed, 0, 0)
 
 
 def emulators_of(game, environments, *, training=True, threads=0, seeds=SEEDS, **settings):
-    setup = AtariSetup(f"ALE/{game}-v5", **settings)
-    return atari.Emulators(setup, atari.find_game(setup).rom, environments, seeds, training, threads)
+    rules = GameRules(**settings)
+    return atari.Emulators(rules, atari.find_game(f"ALE/{game}-v5", rules).rom, environments, seeds, training, threads)
 
 
 def actions_of(game, steps, environments, seed=0):
-    actions = atari.find_game(AtariSetup(f"ALE/{game}-v5")).spaces.actions
+    actions = atari.find_game(f"ALE/{game}-v5", GameRules()).spaces.actions
     return np.random.default_rng(seed).integers(actions, size=(steps, environments)).astype(np.int32)
 
 

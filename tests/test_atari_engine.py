@@ -9,8 +9,8 @@ from mean_actor_critic.engines import vector as atari
 from mean_actor_critic.environments.atari import Game, Turn
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.learning.networks import game_layer_shapes, game_outputs, initial_game_network
-from mean_actor_critic.learning.rollout import state_values
-from mean_actor_critic.spec.atari_experiment import AtariSetup, make_atari_experiment
+from mean_actor_critic.learning.rollout import value
+from mean_actor_critic.spec.experiment import make_experiment
 
 GAME, ACTIONS, ENVIRONMENTS, SIDE = "ALE/Pong-v5", 3, 2, 36
 SMALL = {"screen_size": SIDE, "stack": 1, "environments": ENVIRONMENTS}
@@ -55,14 +55,15 @@ def test_a_trial_learns_from_the_screen_that_an_action_was_decided_on_and_the_re
 ):
     clock, learned = Clock(), []
 
-    def learn(hyper, state, rollout, acted, after, updates, decided):
-        learned.append((rollout, [outputs.observation for outputs in acted], after))
+    def learn(hyper, state, batch, context):
+        assert context.updates == experiment.updates
+        learned.append((batch, [outputs.observation for outputs in batch.acted.steps], batch.acted.after))
         return state._replace(update=state.update + 1)
 
     monkeypatch.setattr(atari, "Emulators", lambda *_, **__: clock)
     monkeypatch.setattr(atari, "learning_program", lambda setup: learn)
     settings = {**SMALL, "rollout_steps": steps, "pipelined": pipelined, "time_limit": time_limit}
-    experiment = make_atari_experiment(GAME, "mac", 1, 600, 0, settings)
+    experiment = make_experiment(GAME, "mac", 1, 600, 0, settings, engine="atari")
     game = Game(GAME, "", Spaces(spaces.Box(0, 255, (1, SIDE, SIDE), np.uint8), spaces.Discrete(ACTIONS)))
     trial = atari.Trial(experiment, 0, game)
     network = trial.state.network
@@ -72,22 +73,23 @@ def test_a_trial_learns_from_the_screen_that_an_action_was_decided_on_and_the_re
     assert len(learned) == updates
     bootstrapped_ends = 0
     decided_on = [clock.begin(), *(turn.next_observation for turn in clock.turns)]
-    for number, (rollout, seen, after) in enumerate(learned):
+    for number, (batch, seen, after) in enumerate(learned):
         for step in range(steps):
             time = number * steps + step
             turn = clock.turns[time]
             np.testing.assert_array_equal(seen[step], decided_on[time])
-            np.testing.assert_array_equal(rollout.action[step], clock.sent[time])
-            np.testing.assert_array_equal(rollout.reward[step], turn.reward)
-            np.testing.assert_array_equal(rollout.over[step], turn.terminated | turn.truncated)
+            np.testing.assert_array_equal(batch.action[step], clock.sent[time])
+            np.testing.assert_array_equal(batch.reward[step], turn.reward)
+            np.testing.assert_array_equal(batch.terminated[step], turn.terminated)
+            np.testing.assert_array_equal(batch.truncated[step], turn.truncated)
             # of the last screen of what was cut off, not of the first one of the next game
-            beyond = state_values(experiment.setup, game_outputs(network, turn.observation))
+            beyond = value(experiment.setup, game_outputs(network, turn.observation))
             counts = turn.truncated & (time_limit == "bootstrap")
-            np.testing.assert_allclose(rollout.value_beyond[step], np.where(counts, beyond, 0), rtol=1e-4, atol=1e-6)
-            bootstrapped_ends += np.abs(rollout.value_beyond[step][1]) > 1e-3
-            np.testing.assert_array_equal(rollout.valid[step], turn.valid)
+            np.testing.assert_allclose(batch.value_beyond[step], np.where(counts, beyond, 0), rtol=1e-4, atol=1e-6)
+            bootstrapped_ends += np.abs(batch.value_beyond[step][1]) > 1e-3
+            np.testing.assert_array_equal(batch.valid[step], turn.valid)
         last = clock.turns[number * steps + steps - 1]
-        # what an ended episode bootstraps from is not looked at: `over` cuts it off
+        # what an ended episode bootstraps from is not looked at: the end cuts it off
         bootstrapped, goes_on = after.observation if pipelined else after, ~(last.terminated | last.truncated)
         np.testing.assert_array_equal(np.asarray(bootstrapped)[goes_on], last.observation[goes_on])
     assert len({tuple(action) for action in clock.sent}) > 1
@@ -133,8 +135,8 @@ class Lengths:
 def test_an_evaluation_counts_every_batch_that_it_begins(batches, scores, unfinished, steps):
     network = initial_game_network(jax.random.key(0), game_layer_shapes((1, SIDE, SIDE), ACTIONS, ACTIONS))
     even = network._replace(policy=jax.tree.map(np.zeros_like, network.policy))
-    setup = AtariSetup(GAME, **SMALL)
-    evaluation = atari.Evaluation(setup, Lengths(*batches), even, 0, 0, 0, games=5, steps=10)
+    experiment = make_experiment(GAME, "mac", 1, 600, 0, SMALL, engine="atari")
+    evaluation = atari.Evaluation(experiment, Lengths(*batches), even, 0, 0, 0, games=5, steps=10)
     while not evaluation.finished:
         evaluation.turn()
     assert evaluation.scores.tolist() == scores

@@ -1,9 +1,5 @@
-"""Runs on Atari games: exact resumes, evaluations, agents, commands and tables. Small screens, short games."""
+"""Runs on Atari games: exact resumes, evaluations and agents. Small screens, short games."""
 
-import copy
-import csv
-import importlib.util
-import io
 import re
 import shutil
 import signal
@@ -15,25 +11,25 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import mean_actor_critic as mac
-from helpers import assert_refused, forge_arrays
-from helpers import mac as command
-from mean_actor_critic.engines.curves import AtariCurves
-from mean_actor_critic.errors import InputError
-from mean_actor_critic.reports import atari as report
-from mean_actor_critic.runs import train_atari as atari_loop
-from mean_actor_critic.runs.atari_run import AGENTS, AtariRun, load_run
-from mean_actor_critic.spec.atari_experiment import ATARI_SETTINGS, PROTOCOLS, make_atari_experiment, preset
-from mean_actor_critic.spec.checks import settings_as_words
+from helpers import forge_arrays, message_of
+from mean_actor_critic import progress as bars
+from mean_actor_critic.engines.curves import Evaluations
+from mean_actor_critic.errors import DamagedFileError, InputError
+from mean_actor_critic.learning.networks import Networks
+from mean_actor_critic.runs import train as loop
+from mean_actor_critic.runs.run import AGENTS
+from mean_actor_critic.spec.experiment import make_experiment, settings_for_engine
+from mean_actor_critic.spec.presets import start_from
+from mean_actor_critic.spec.rules import PROTOCOLS
 
 pytestmark = pytest.mark.slow
 
 GAME = "ALE/Breakout-v5"
 SMALL = {
     "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_interval": 400,
-    "evaluation_games": 3, "evaluation_steps": 450, "evaluation_environments": 2,
+    "evaluation_episodes": 3, "evaluation_steps": 450, "evaluation_environments": 2,
 }  # fmt: skip
 STEPS = 1000  # evaluations at 400, 800 and 1000
 
@@ -43,8 +39,8 @@ class Stop(Exception):  # noqa: N818
 
 
 def train(folder, **more):
-    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "threads": 2, **SMALL, **more}
-    return atari_loop.train_atari(GAME, "mac", out=folder, **arguments)
+    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "workers": 2, "progress": False, **SMALL, **more}
+    return mac.train(GAME, "mac", out=folder, **arguments)
 
 
 def stopped_after(segments):
@@ -69,18 +65,17 @@ def finished(tmp_path_factory):
 
 def test_killed_and_resumed_with_another_number_of_threads_gives_the_same_bits(tmp_path, finished):
     folder = tmp_path / "run"
-    words = ["train", GAME, "--steps", STEPS, "--trials", 2, "--seed", 3, "--out", folder, "--checkpoint-seconds", 0,
-             "--set", *settings_as_words(SMALL)]  # fmt: skip
-    process = subprocess.Popen([sys.executable, "-m", "mean_actor_critic", *map(str, words)], stderr=subprocess.PIPE)
+    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "checkpoint_seconds": 0, "progress": False, **SMALL}
+    script = f"import mean_actor_critic as mac; mac.train({GAME!r}, out={str(folder)!r}, **{arguments!r})"
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
     while process.poll() is None and not list(folder.glob("checkpoint-*.safetensors")):
         time.sleep(0.02)
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL, "the run ended before it could be killed: make it longer"
-    assert not AtariRun.load(folder).finished
-    outcome = command("resume", folder, "--workers", "1", "--quiet")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert AtariRun.load(folder).digest == finished.digest
+    assert not mac.Run.load(folder).finished
+    assert mac.resume(folder, workers=1, progress=False).digest == finished.digest
+    assert mac.Run.load(folder).digest == finished.digest
 
 
 @pytest.mark.parametrize("settings", [{"pipelined": True}, {"rollout_steps": 3, "time_limit": "bootstrap"}])
@@ -90,13 +85,13 @@ def test_stopped_between_checkpoints_and_resumed_gives_the_same_bits(tmp_path, s
     whole = train(tmp_path / "whole", **settings)
     with pytest.raises(Stop):
         train(tmp_path / "run", checkpoint_seconds=0, on_progress=stopped_after(6), **settings)
-    assert not AtariRun.load(tmp_path / "run").finished
-    assert mac.resume_atari(tmp_path / "run").digest == whole.digest
+    assert not mac.Run.load(tmp_path / "run").finished
+    assert mac.resume(tmp_path / "run", progress=False).digest == whole.digest
 
 
 def test_a_trial_alone_has_the_bits_that_it_has_among_others(tmp_path, finished):
     alone = train(tmp_path / "run", trials=1, first_trial=1)
-    np.testing.assert_array_equal(alone.curves.scores[0], finished.curves.scores[1])
+    np.testing.assert_array_equal(alone.evaluations.scores[0], finished.evaluations.scores[1])
     for part, other in zip(alone.agent(0).policy, finished.agent(1).policy, strict=True):
         np.testing.assert_array_equal(part.weight, other.weight)
 
@@ -105,35 +100,29 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
     shutil.copytree(finished.path, tmp_path / "run")
     newest = max((tmp_path / "run").glob("checkpoint-*.safetensors"))
     forge_arrays(newest, {"evaluated": np.full(2, 2, np.int32), "trial/0/screen": np.zeros(32, np.uint8)})
-    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "another screen")
+    with pytest.raises(DamagedFileError, match="another screen"):
+        mac.resume(tmp_path / "run", progress=False)
     actions = finished._arrays["trial/0/emulators/actions"]
     forge_arrays(newest, {"trial/0/emulators/actions": np.full_like(actions, 200)})  # an emulator would hang
-    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "journals of actions")
+    with pytest.raises(DamagedFileError, match="journals of actions"):
+        mac.resume(tmp_path / "run", progress=False)
     forge_arrays(newest, {"trial/0/state/update": None})
-    assert_refused(command("resume", tmp_path / "run", "--quiet"), 2, "trial/0/state/update")
-
-
-def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
-    sheet = report.table_2([finished])
-    assert sheet.columns[-1] == "notes"
-    (row,) = sheet.rows
-    assert "screen_size=36" in row[-1]
-    assert "frame_skip" not in row[-1]  # as in the paper
-    assert ("cut off" in row[-1]) == bool(finished.curves.unfinished[:, -1].sum())
+    with pytest.raises(DamagedFileError, match="trial/0/state/update"):
+        mac.resume(tmp_path / "run", progress=False)
 
 
 # --- what a run holds ------------------------------------------------------------------------------------------------
 
 
 def test_evaluations_come_at_every_interval_and_at_the_end(finished):
-    assert finished.steps.tolist() == [400, 800, 1000]
+    assert finished.experiment.evaluation_moments().tolist() == [400, 800, 1000]
     assert finished.steps_done.tolist() == [1000, 1000]
-    assert finished.curves.evaluated.tolist() == [3, 3]
+    assert finished.evaluations.evaluated.tolist() == [3, 3]
     assert finished.status == ["finished", "finished"]
-    games = np.isfinite(finished.curves.scores).sum(-1)
+    games = np.isfinite(finished.evaluations.scores).sum(-1)
     assert np.all((games == 2) | (games == 4))  # whole batches
-    assert np.all(finished.curves.training_games.sum(axis=1) > 0)
-    scores = finished.curves.scores[np.isfinite(finished.curves.scores)]
+    assert np.all(finished.evaluations.training_games.sum(axis=1) > 0)
+    scores = finished.evaluations.scores[np.isfinite(finished.evaluations.scores)]
     assert np.all(scores == np.round(scores))
     assert scores.min() >= 0
 
@@ -149,39 +138,51 @@ def test_the_best_agent_and_the_last_are_kept_beside_two_checkpoints(finished):
 
 def test_the_agent_that_is_kept_as_the_best_was_it(tmp_path, finished, monkeypatch):
     """Evaluations with means of 1, 3 and 2, of agents that can be told apart, every second of which is kept."""
-    monkeypatch.setattr(atari_loop, "KEEP_EVERY", 2)
-    curves = AtariCurves.empty(finished.experiment)
-    network = finished.agent(0).networks
+    monkeypatch.setattr(loop, "KEEP_EVERY", 2)
+    evaluations = Evaluations.empty(finished.experiment)
+    network = finished.agent(0).networks.network
+    saver = loop._Saver(tmp_path, finished.manifest, 0.0)
     for number, mean in enumerate((1.0, 3.0, 2.0), 1):
-        curves.scores[0, number - 1, :2] = mean
-        curves.evaluated[0] = number
+        evaluations.scores[0, number - 1, :2] = mean
+        evaluations.evaluated[0] = number
         bias = np.full_like(network.policy.bias, number)
         marked = network._replace(policy=network.policy._replace(bias=bias))
-        trial = SimpleNamespace(state=SimpleNamespace(network=marked))
-        study = SimpleNamespace(curves=curves, experiment=finished.experiment, trials=[trial])
-        atari_loop._keep_agent(tmp_path, finished.manifest, study, 0)
+        networks = Networks(network=marked)
+        study = SimpleNamespace(evaluations=evaluations, networks=lambda place, networks=networks: networks)
+        saver.keep_agent(study, 0)
     kept = {file.stem: mac.Agent.load(file).policy[-1].bias[0] for file in (tmp_path / AGENTS).iterdir()}
     assert kept == {"best-0": 2, "step-000000000800-0": 2, "step-000000001000-0": 3}
 
 
 def test_progress_says_how_fast_and_how_well_it_goes_and_nothing_piles_up(tmp_path):
-    seen, threads = [], []
+    words, threads, speed = [], [], bars._Speed()
 
-    def note(curves, steps):
-        threads.append(len(list(Path("/proc/self/task").iterdir())))
+    def note(study):
+        if study.newly_evaluated:
+            threads.append(len(list(Path("/proc/self/task").iterdir())))
 
-    train(tmp_path / "run", trials=1, steps=3200, on_progress=seen.append, on_evaluations=note)
-    assert all(re.match(r"[1-9]\d* steps/s", progress.more) for progress in seen[1:])
-    assert any(re.search(r"evaluated \d+\.\d", progress.more) for progress in seen)
+    def show(progress):
+        speed.note(progress)
+        words.append(bars._mean_in_words(progress, speed))
+
+    train(tmp_path / "run", trials=1, steps=3200, on_progress=show, on_study=note)
+    fast = [re.search(r"[1-9][\d_]* steps/s", line) is not None for line in words]
+    assert all(fast[fast.index(True) :])
+    assert sum(fast) >= len(fast) / 2  # all but those before training has gone on between two reports
+    assert any(re.search(r"evaluated \d+\.\d", line) for line in words)
     assert len(threads) == 8
     assert max(threads[2:]) <= max(threads[:2])
 
 
+def game_experiment(algorithm, steps, settings):
+    return make_experiment(GAME, algorithm, 1, steps, 0, settings, engine="atari")
+
+
 def test_no_evaluation_comes_twice():
-    experiment = make_atari_experiment(GAME, "mac", 1, 400, 0, {"rollout_steps": 5, "evaluation_interval": 390})
-    assert experiment.evaluation_steps().tolist() == [400]
-    experiment = make_atari_experiment(GAME, "mac", 1, 410, 0, {"rollout_steps": 5, "evaluation_interval": 390})
-    assert experiment.evaluation_steps().tolist() == [400, 480]
+    experiment = game_experiment("mac", 400, {"rollout_steps": 5, "evaluation_interval": 390})
+    assert experiment.evaluation_moments().tolist() == [400]
+    experiment = game_experiment("mac", 410, {"rollout_steps": 5, "evaluation_interval": 390})
+    assert experiment.evaluation_moments().tolist() == [400, 480]
 
 
 def test_an_agent_acts_on_one_observation_and_on_many(tmp_path, finished):
@@ -201,246 +202,37 @@ def test_games_in_colour_are_played_and_resumed(tmp_path):
     whole = train(tmp_path / "whole", **small)
     with pytest.raises(Stop):
         train(tmp_path / "parts", **small, on_progress=stopped_after(1))
-    assert atari_loop.resume_atari(tmp_path / "parts", threads=1).digest == whole.digest
+    assert mac.resume(tmp_path / "parts", workers=1, progress=False).digest == whole.digest
     observation = np.random.default_rng(0).integers(0, 256, (2, 36, 36, 3), np.uint8)
     whole.agent().save(tmp_path / "agent.safetensors")
     assert mac.Agent.load(tmp_path / "agent.safetensors").action_probabilities(observation).shape == (4,)
 
 
-def test_runs_of_the_two_kinds_are_told_apart(finished):
-    assert isinstance(load_run(finished.path), AtariRun)
-    for refused in (mac.Run.load, mac.resume):
-        with pytest.raises(InputError, match="Atari"):
-            refused(finished.path)
-    with pytest.raises(InputError, match="train_atari"):
-        mac.train(GAME)
-
-
-# --- commands --------------------------------------------------------------------------------------------------------
-
-
-def test_the_commands_on_a_finished_run(tmp_path, finished):
-    assert "already finished" in command("resume", finished.path).err
-    listed = command("runs", finished.path.parent)
-    assert "1000/1000 steps" in listed.out
-    exported = command("export", finished.path, "--out", tmp_path / "agent.safetensors")
-    assert exported.code == 0
-    agent = tmp_path / "agent.safetensors"
-    played = command("evaluate", agent, "--episodes", "2", "--quiet")
-    assert (played.code, played.err) == (0, "")
-    assert "most probable" in played.out
-    few = ["evaluate", agent, "--episodes", "2", "--quiet"]
-    assert command(*few, "--set", "sticky_actions=0.5", "max_episode_frames=400").out != played.out
-    assert_refused(command(*few, "--set", "discount=0.5"), 2, "discount", "sticky_actions")
-    assert_refused(command(*few, "--set", "noop_max=-1"), 2, "noop_max", "-1")
-    for words in (["evaluate", agent], ["watch", agent, "--out", tmp_path / "game.mp4"]):
-        assert_refused(command(*words, "--env", "ALE/Pong-v5"), 2, "ALE/Pong-v5", GAME)
-    watched = command("watch", agent, "--out", tmp_path / "game.mp4")
-    assert watched.code == 0, watched
-    assert list(tmp_path.glob("game_return_*.mp4"))
-
-
-def rows_of(file):
-    return list(csv.DictReader(file.read_text().splitlines()))
-
-
-def test_a_game_can_be_checked():
-    assert "4 actions, observations of 4 × 84 × 84" in command("check", GAME).out
-    assert_refused(command("check", "ALE/Breakot-v5"), 2, "ALE/Breakout-v5")
-
-
-def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
-    outcome = command("report", finished.path, "--out", tmp_path / "report")
-    assert outcome.code == 0, outcome
-    assert "372.7" in outcome.out
-    rows = rows_of(tmp_path / "report" / "curves.csv")
-    assert [(row["trial"], row["steps"], row["frames"]) for row in rows[:3]] == [
-        ("0", "400", "1600"), ("0", "800", "3200"), ("0", "1000", "4000"),
-    ]  # fmt: skip
-    np.testing.assert_allclose([float(row["mean_score"]) for row in rows], finished.means.ravel(), atol=1e-3)
-    np.testing.assert_allclose([float(row["entropy"]) for row in rows], finished.curves.entropy.ravel(), atol=1e-4)
-    assert {row["notes"] for row in rows} == {", ".join(settings_as_words(SMALL))}
-    assert all(float(row["low"]) <= float(row["mean_score"]) <= float(row["high"]) for row in rows)
-    page = (tmp_path / "report" / "index.html").read_text()
-    assert "372.7" in page
-    assert "<svg" in page
-    assert (tmp_path / "report" / "curves.png").stat().st_size > 1000
-
-
-def variant(run, path="there", algorithm="mac", seed=3, **settings):
-    """A run with the same results, all games whole, of another experiment."""
-    other = copy.copy(run)
-    other.path, other.experiment = Path(path), make_atari_experiment(GAME, algorithm, 2, STEPS, seed, settings)
-    other.curves = run.curves._replace(unfinished=np.zeros_like(run.curves.unfinished))
-    return other
-
-
-NAMED = {
-    "the paper's": ({}, "–"),
-    "a setting": ({"rollout_steps": 5}, "rollout_steps=5"),
-    "another protocol": (PROTOCOLS["machado"], "machado"),
-    "and a setting": ({**PROTOCOLS["machado"], "rollout_steps": 5}, "machado, rollout_steps=5"),
-    "Baselines'": (preset("a2c", "paper"), "Baselines' settings"),
-    "both": (preset("a2c", "machado"), "machado, Baselines' settings"),
-}
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_settings_that_are_not_the_paper_s_are_named(finished, name):
-    settings, words = NAMED[name]
-    (row,) = report.table_2([variant(finished, **settings)]).rows
-    assert row[-1] == words
-
-
-def test_runs_that_differ_have_different_names(tmp_path, finished):
-    paths = [f"run-{i}" for i in range(2)]
-    runs = [variant(finished, path, seed=seed) for seed in (3, 4) for path in paths]
-    notes = [row[-1] for row in report.table_2(runs).rows]
-    assert notes == [f"seed {seed}, {path}" for seed in (3, 4) for path in paths]
-
-
-def words_of_figure(folder, runs):
-    """The comments of a figure's file, which are the words in it."""
-    report.learning_curves(runs, folder / "curves.svg")
-    return re.findall("<!-- (.*?) -->", (folder / "curves.svg").read_text())
-
-
-def test_a_figure_says_once_what_all_runs_have_and_names_what_differs(tmp_path, finished):
-    near_baselines = {**preset("a2c", "paper"), "schedule": "constant", "entropy_weight": 0.03}
-    runs = [variant(finished, **{**near_baselines, "rollout_steps": n}) for n in (1, 5)]
-    words = words_of_figure(tmp_path, runs)
-    assert "learning_rate=0.0007, policy_weight=1.0, entropy_weight=0.03" in words
-    assert {"MAC, 2 trials", "MAC, rollout_steps=5, 2 trials"} <= set(words)
-    words = words_of_figure(tmp_path, [variant(finished, seed=seed, noop_max=0) for seed in (3, 4)])
-    assert {"noop_max=0", "MAC, seed 3, 2 trials", "MAC, seed 4, 2 trials"} <= set(words)
-    many = [variant(finished, discount=0.9 - i / 10, stack=3 + 2 * i, noop_max=i) for i in (0, 1)]
-    words = words_of_figure(tmp_path, many)
-    assert {"MAC, other settings, 2 trials", "MAC, noop_max=1, stack=5, discount=0.8, 2 trials"} <= set(words)
-
-
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_table_2_is_whole_in_any_terminal(finished, width):
-    runs = [variant(finished, algorithm="advantage_actor_critic"), variant(finished, **SMALL)]
-    terminal = Console(width=width, file=io.StringIO())
-    terminal.print(report.show(runs, width))
-    shown = terminal.file.getvalue()
-    sheet = report.table_2(runs)
-    for row in sheet.rows:
-        for column, cell in zip(sheet.columns[:-1], row, strict=False):
-            assert cell in shown or (width < report.WIDE and column in report.OTHERS), (column, cell)
-    assert "372.7" in shown
-    assert "evaluation_games=3" in shown.replace("\n", " ")
-    assert max(map(len, shown.splitlines())) <= width
-
-
-def test_the_table_of_a_run_says_how_many_games_were_cut_off(finished):
-    terminal = Console(width=140, file=io.StringIO())
-    terminal.print(report.run_table(finished))
-    (last,) = (line.split() for line in terminal.file.getvalue().splitlines() if "the last evaluation" in line)
-    games, cut_off = np.isfinite(finished.curves.scores[:, -1]).sum(), finished.curves.unfinished[:, -1].sum()
-    assert [word for word in last if word != "│"][-3:] == ["2", str(games), str(cut_off)]
-
-
-def test_a_damaged_run_is_not_left_out_of_a_report(tmp_path, finished):
-    for name in ("whole", "damaged"):
-        shutil.copytree(finished.path, tmp_path / name)
-    manifest = tmp_path / "damaged" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"seed": 3', '"seed": 4'))
-    assert_refused(command("report", tmp_path, "--out", tmp_path / "report"), 2, "damaged")
-
-
-def test_the_table_says_what_its_interval_is_over(finished):
-    score = report.last_score(finished)
-    assert (score.unit, score.summary.n, score.steps) == ("trials", 2, 1000)
-    assert score.summary.mean == pytest.approx(finished.final_scores.mean())
-
-
-def test_reproduce_goes_on_and_fills_its_table(tmp_path):
-    words = ["reproduce", "atari", "--game", "breakout", "--steps", "200", "--trials", "1", "--out", tmp_path,
-             "--set", *settings_as_words(SMALL)]  # fmt: skip
-    first = command(*words, "--algorithm", "mac", "--quiet")
-    assert (first.code, first.out) == (0, "")
-    digest = AtariRun.load(tmp_path / "breakout" / "mac").digest
-    second = command(*words)
-    assert second.code == 0, second
-    assert "breakout/mac: already finished, taken as it is" in second.err
-    assert AtariRun.load(tmp_path / "breakout" / "mac").digest == digest
-    rows = rows_of(tmp_path / "report" / "table-2.csv")
-    assert [row["Algorithm"] for row in rows] == ["A2C", "MAC"]
-    assert_refused(command(*words, "discount=0.5"), 2, "other settings")
-
-
-def test_reproduce_goes_on_with_a_run_that_was_interrupted(tmp_path, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
-    one = {"trials": 1, "evaluation_steps": 60}
-    whole = train(tmp_path / "whole", **one)
-    folder = tmp_path / "study"
-    with pytest.raises(Stop):
-        train(folder / "breakout" / "mac", checkpoint_seconds=0, on_progress=stopped_after(6), **one)
-    assert not AtariRun.load(folder / "breakout" / "mac").finished
-    outcome = command(
-        "reproduce", "atari", "--game", "breakout", "--algorithm", "mac", "--steps", STEPS, "--trials", 1, "--seed", 3,
-        "--out", folder, "--set", *settings_as_words({**SMALL, "evaluation_steps": 60}),
+def test_one_kind_of_run_serves_games_too_and_what_games_do_not_have_is_refused(finished):
+    loaded = mac.Run.load(finished.path)
+    assert (loaded.experiment.engine, loaded.experiment.learner) == ("atari", "rollout")
+    assert loaded.returns.shape == loaded.lengths.shape == (2, 0)  # single episodes are not kept
+    assert mac.resume(finished.path, progress=False).digest == finished.digest
+    several = (
+        {"engine": "compiled"}, {"episodes": 5}, {"max_episode_steps": 5}, {"env_kwargs": {"a": 1}},
+        {"preset": "paper"},
+        {"snapshots": 3}, {"algorithm": "reinforce"}, {"learner": "episodic"},
     )  # fmt: skip
-    assert outcome.code == 0, outcome
-    assert AtariRun.load(folder / "breakout" / "mac").digest == whole.digest
-
-
-REFUSED = {
-    "a ROM that ALE cannot play": (["train", "ALE/Combat-v5"], ["ALE/Combat-v5", "games"]),
-    "nothing added within the root": (["train", GAME, "--set", "rms_epsilon=0"], ["rms_epsilon", "1e-30"]),
-    "an unknown game": (["train", "ALE/Pongg-v5"], ["ALE/Pongg-v5", "ALE/Pong-v5"]),
-    "an unknown setting": (["train", GAME, "--set", "minibatches=3"], ["minibatches"]),
-    "a setting out of its limits": (["train", GAME, "--set", "sticky_actions=1.5"], ["sticky_actions", "1.5"]),
-    "a setting of another type": (["train", GAME, "--set", "frame_skip=few"], ["frame_skip", "few", "whole number"]),
-    "one number for each of other trials": (["train", GAME, "--set", "discount=0.9,0.8"], ["discount", "1 trials"]),
-    "an algorithm without a critic": (["train", GAME, "--algorithm", "reinforce"], ["algorithm", "reinforce", "mac"]),
-    "episodes": (["train", GAME, "--episodes", "5"], ["--episodes", "--steps"]),
-    "steps of another environment": (["train", "CartPole-v0", "--steps", "5"], ["--steps", "Atari"]),
-    "no steps": (["train", GAME, "--steps", "0"], ["steps", "0"]),
-    "more updates than are counted": (
-        ["train", GAME, "--steps", "10_000_000_000", "--set", "environments=4"],
-        ["steps", "updates of 4"],
-    ),
-    "evaluations within an update": (["train", GAME, "--set", "evaluation_interval=8"], ["evaluation_interval", "16"]),
-    "snapshots": (["train", GAME, "--snapshots", "5"], ["--snapshots", "episodes"]),
-    "an unknown game of the paper": (["reproduce", "atari", "--game", "tetris"], ["tetris", "pong"]),
-    "games of another study": (["reproduce", "cart-pole", "--game", "pong"], ["--games", "atari"]),
-    "a game by half of its name": (["train", "Pong-v5"], ["Pong-v5", "did you mean ALE/Pong-v5?"]),
-    "a game in small letters": (["check", "pong"], ["did you mean ALE/Pong-v5?"]),
-    "a search on a game": (["sweep", GAME], [GAME, "episodes"]),
-    "another engine": (["train", GAME, "--engine", "hosted"], ["--engine", "hosted", "atari"]),
-    "arguments of a game": (["check", GAME, "--env-kwargs", "a=1"], [GAME, "settings"]),
-    "sticky actions by trial": (["train", GAME, "--set", "sticky_actions=0.1,0.2"], ["sticky_actions", "from 0 to 1"]),
-    "an unknown protocol": (["train", GAME, "--protocol", "mine"], ["mine", "machado"]),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, name, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words, expected = REFUSED[name]
-    assert_refused(command(*words), 2, *expected)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_extra_is_named(tmp_path, monkeypatch):
-    from mean_actor_critic.environments import atari
-
-    atari.games.cache_clear()
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "ale_py" else find(name))
-    assert_refused(command("train", GAME, "--out", tmp_path / "run"), 2, "mean-actor-critic[atari]")
-    assert not (tmp_path / "run").exists()
+    for refused in several:
+        assert next(iter(refused)) in message_of(lambda refused=refused: mac.train(GAME, **{"steps": 40, **refused}))
+    with pytest.raises(InputError, match="Atari"):
+        mac.train("CartPole-v0", engine="atari")
+    with pytest.raises(InputError, match="protocol"):
+        mac.train("CartPole-v0", protocol="machado")
 
 
 def test_the_protocols_and_presets_are_settings_that_exist():
     for algorithm in ("mac", "advantage_actor_critic", "a2c"):
         for protocol in PROTOCOLS:
-            chosen = preset(algorithm, protocol)
-            assert set(chosen) <= set(ATARI_SETTINGS)
-            make_atari_experiment(GAME, algorithm, 1, 10**6, 0, chosen)
-    paper = make_atari_experiment(GAME, "mac", 1, 50_000_000, 0, {})
-    assert (paper.setup.sticky_actions, paper.setup.episodic_life, paper.setup.rollout_steps) == (0, True, 1)
-    assert (paper.evaluations, paper.updates, paper.most_games) == (250, 3_125_000, 64)
-    assert make_atari_experiment(GAME, "mac", 1, 10, 0, preset("mac", "machado")).setup.sticky_actions == 0.25
+            chosen = start_from(GAME, algorithm, engine="atari", protocol=protocol).settings
+            assert set(chosen) <= set(settings_for_engine("atari"))
+            game_experiment(algorithm, 10**6, chosen)
+    paper = game_experiment("mac", 50_000_000, {})
+    assert (paper.rules.sticky_actions, paper.rules.episodic_life, paper.setup.rollout_steps) == (0, True, 1)
+    assert (paper.evaluations, paper.updates, paper.most_evaluation_episodes) == (250, 3_125_000, 64)
+    assert game_experiment("mac", 10**6, PROTOCOLS["machado"]).rules.sticky_actions == 0.25

@@ -9,11 +9,11 @@ import pytest
 from mean_actor_critic.engines.compiled import rollout
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.environments.compiled.cart_pole import ANGLE_LIMIT, POSITION_LIMIT, CartPole
+from mean_actor_critic.learning.episodic import Actor
 from mean_actor_critic.learning.networks import Layer
 from mean_actor_critic.learning.randomness import training_keys
-from mean_actor_critic.learning.types import Actor
 from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.presets import settings_for
+from mean_actor_critic.spec.presets import start_from
 
 STATES = 100_000
 ours = CartPole()
@@ -66,11 +66,11 @@ def test_whole_episodes_agree(name, limit):
     """
     lanes = 64
     spec = find_environment(name)
-    setup = make_experiment(
-        name, "reinforce", 1, 1, 0, {**settings_for(spec.name, spec.max_episode_steps, "reinforce"), "hidden": ()}
-    ).setup
+    start = start_from(name, "reinforce", engine=spec.engine, max_episode_steps=spec.max_episode_steps)
+    experiment = make_experiment(name, "reinforce", 1, 1, 0, {**start.settings, "hidden": ()})
+    assert experiment.rules.max_episode_steps == limit
     keys = jax.vmap(lambda trial: training_keys(0, trial, 0))(np.arange(lanes))
-    play = jax.jit(lambda policy, keys: rollout(setup, spec.build, Actor(policy, ()), keys))
+    play = jax.jit(lambda policy, keys: rollout(experiment.setup, limit, spec.build, Actor(policy, ()), keys))
     record = jax.tree.map(np.asarray, play(random_policies(lanes), keys))
 
     env = gymnasium.make(name)

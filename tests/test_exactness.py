@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
+from helpers import EPISODIC
 from mean_actor_critic.engines import devices, study
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.runs import store
@@ -219,7 +220,7 @@ def test_a_trial_does_not_change_with_its_neighbours(tmp_path):
 
 
 DIVERGING = [
-    *(("actor_lr", name, "adam") for name in ALGORITHMS),
+    *(("actor_lr", name, "adam") for name in EPISODIC),
     *(
         (rate, "mac", name)
         for rate in ("actor_lr", "critic_lr")

@@ -9,14 +9,16 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import mean_actor_critic as mac
+from helpers import EPISODIC
+from mean_actor_critic.engines import updates
 from mean_actor_critic.environments.compiled.cart_pole import CartPole
 from mean_actor_critic.environments.seeds import reset_seed
-from mean_actor_critic.learning import episodic
 from mean_actor_critic.learning.randomness import training_keys
-from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.runs import store
-from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.learners import Shapes
 
 pytestmark = pytest.mark.slow
 
@@ -75,39 +77,38 @@ def test_both_engines_play_the_same_episodes_and_learn_the_same(tmp_path, algori
         np.testing.assert_allclose(ours[name], array, rtol=2e-3, atol=2e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", EPISODIC)
 def test_learning_among_many_is_learning_alone(algorithm):
     experiment = make_experiment("Test", algorithm, 4, 1, 0, settings_of(algorithm))
     setup, steps = experiment.setup, experiment.rules.max_episode_steps
     random = np.random.default_rng(0)
     lengths = np.array([steps, 7, 30])
-    trajectory = Trajectory(
+    batch = Batch(
         observation=random.normal(size=(3, steps + 1, 4)).astype(np.float32),
         action=random.integers(2, size=(3, steps)).astype(np.int32),
         reward=np.where(np.arange(steps) < lengths[:, None], 1.0, 0.0).astype(np.float32),
         terminated=np.arange(steps) == lengths[:, None] - 1,
         valid=np.arange(steps) < lengths[:, None],
     )
-    states = jax.vmap(lambda key: episodic.initial_state(setup, 4, 2, key))(jax.random.split(jax.random.key(0), 4))
+    start = jax.vmap(lambda key: updates.initial(setup, Shapes((4,), 2), key))(jax.random.split(jax.random.key(0), 4))
     hyper = experiment.hyper_of_trials()
     keys = jax.random.split(jax.random.key(1), 3)
     which = np.array([2, 0, 4])  # the last is padding
-    new, learners, metrics = jax.jit(functools.partial(episodic.update_among, setup))(
-        hyper, states, which, trajectory, keys
-    )
-    alone = jax.jit(functools.partial(episodic.update, setup, steps))
+    new, learners, metrics = jax.jit(functools.partial(updates.update_among, setup))(hyper, start, which, batch, keys)
+    context = Context(np.int32(steps), np.int32(updates.NO_SCHEDULE))
+    alone = jax.jit(functools.partial(updates.update, setup, context))
     for place, trial in enumerate(which[:2]):
-        state, metric = alone(
-            *jax.tree.map(lambda x, trial=trial: x[trial], (hyper, states)),
-            Trajectory(*(x[place] for x in trajectory)),
+        carried, metric = alone(
+            *jax.tree.map(lambda x, trial=trial: x[trial], (hyper, start)),
+            jax.tree.map(lambda x, place=place: x[place], batch),
             keys[place],
         )
         one = jax.tree.map(lambda x, trial=trial: x[trial], new)
-        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), one, state)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), one, carried)
         assert metrics.length[place] == metric.length == lengths[place]
         assert learners.episode[place] == 1
     for untouched in (1, 3):
-        before, after = (jax.tree.map(lambda x, at=untouched: x[at], tree) for tree in (states, new))
+        before, after = (jax.tree.map(lambda x, at=untouched: x[at], tree) for tree in (start, new))
         jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

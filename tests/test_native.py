@@ -80,7 +80,7 @@ def test_the_number_of_threads_changes_no_bits():
 USED = """
 from mean_actor_critic.learning import kernels, native
 from mean_actor_critic.engines import devices
-from mean_actor_critic.engines.vector_programs import trunk
+from mean_actor_critic.learning.rollout import trunk
 print(devices.versions("atari")["convolutions"])
 print("XLA" if trunk() is kernels.XLA else "native")
 """

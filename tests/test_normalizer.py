@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import hosted_environments as hosted
 from helpers import arrays_of, tiny_run
-from mean_actor_critic.learning import episodic
+from mean_actor_critic.engines import updates
 from mean_actor_critic.learning.networks import mlp, normalize, softmax
-from mean_actor_critic.learning.types import Trajectory
+from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.runs.agent import Agent
-from mean_actor_critic.spec.experiment import Hyper, Setup
+from mean_actor_critic.spec.learners import EpisodicHyper, EpisodicSetup, Shapes
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +24,11 @@ EPISODE = 6
 
 @functools.cache
 def updater():
-    setup = Setup("any", max_episode_steps=EPISODE, hidden=(4,), minibatches=1, batch_size=2, replay_capacity=8,
-                  normalize_observations=True)  # fmt: skip
-    hyper = Hyper(*(jnp.float32(x) for x in (0.001, 0.001, 0.99, 0.9)))
-    initial = episodic.initial_state(setup, 3, 2, jax.random.key(0))
-    return initial, jax.jit(functools.partial(episodic.update, setup, EPISODE, hyper))
+    setup = EpisodicSetup(hidden=(4,), minibatches=1, batch_size=2, replay_capacity=8, normalize_observations=True)
+    hyper = EpisodicHyper(*(jnp.float32(x) for x in (0.001, 0.001, 0.99, 0.9)))
+    initial = updates.initial(setup, Shapes((3,), 2), jax.random.key(0))
+    context = Context(jnp.int32(EPISODE), jnp.int32(updates.NO_SCHEDULE))
+    return initial, jax.jit(functools.partial(updates.update, setup, context, hyper))
 
 
 @settings(max_examples=30, deadline=None)
@@ -42,21 +42,21 @@ def test_the_normalizer_holds_mean_and_variance_of_all_states_in_which_an_action
     lengths, offset, deviation, seed
 ):
     random = np.random.default_rng(seed)
-    state, update = updater()
+    carried, update = updater()
     seen = []
     for length in lengths:
         observation = (offset + deviation * random.normal(size=(EPISODE + 1, 3))).astype(np.float32)
         steps = np.arange(EPISODE)
-        trajectory = Trajectory(
+        batch = Batch(
             observation=observation,
             action=random.integers(0, 2, EPISODE, np.int32),
             reward=np.where(steps < length, 1, 0).astype(np.float32),
             terminated=steps == length - 1,
             valid=steps < length,
         )
-        state, _ = update(state, trajectory, jax.random.key(seed))
+        carried, _ = update(carried, batch, jax.random.key(seed))
         seen.append(observation[:length].astype(np.float64))
-    states = np.concatenate(seen)
+    state, states = carried.learner, np.concatenate(seen)
     assert state.diverged_at == 0
     assert state.normalizer.observations == len(states)
     np.testing.assert_allclose(state.normalizer.mean, states.mean(axis=0), rtol=1e-6, atol=1e-6)

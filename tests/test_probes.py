@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
+from helpers import EPISODIC
 from mean_actor_critic.learning.networks import mlp
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from probes import ConstantReward, Delay, EndlessReward, RewardFromAction, RewardFromObservation, TwoStepCredit
 
 START = np.array([1.0, 0.0, 0.0], np.float32)
 TRIALS = 4
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS if name != "mac"]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in EPISODIC if name != "mac"]
 ALL = pytest.mark.parametrize("algorithm", ["mac", *SLOW])
-WITH_CRITIC = [name for name, algorithm in ALGORITHMS.items() if "critic" in algorithm.parts]
+WITH_CRITIC = [name for name in EPISODIC if "critic" in ALGORITHMS[name].parts]
 
 
 def agents(tmp_path, environment, algorithm, discount=0.9, episodes=400, **settings):

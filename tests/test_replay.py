@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mean_actor_critic.learning import replay as ring
 from mean_actor_critic.learning.targets import discounted_returns, expected_sarsa, monte_carlo
-from mean_actor_critic.learning.types import Trajectory
-from mean_actor_critic.spec.experiment import Hyper
+from mean_actor_critic.learning.types import Batch
+from mean_actor_critic.spec.learners import EpisodicHyper
 
 
 def numbered_rows(first, count, padded):
@@ -58,7 +58,7 @@ def episode(length, terminated, limit=6):
     time = jnp.arange(limit + 1, dtype=jnp.float32)
     valid = jnp.arange(limit) < length
     last = jnp.arange(limit) == length - 1
-    return Trajectory(
+    return Batch(
         observation=jnp.minimum(time, length)[:, None],
         action=jnp.zeros(limit, jnp.int32),
         reward=jnp.where(valid, time[1:], 0.0),
@@ -67,7 +67,7 @@ def episode(length, terminated, limit=6):
     )
 
 
-HALF = Hyper(actor_lr=0.0, critic_lr=0.0, discount=jnp.float32(0.5), baseline_decay=0.0)
+HALF = EpisodicHyper(actor_lr=0.0, critic_lr=0.0, discount=jnp.float32(0.5), baseline_decay=0.0)
 # (terminated, time_limit) → does the value of the last state count?
 CASES = [(True, "bootstrap", False), (True, "terminal", False), (False, "bootstrap", True), (False, "terminal", False)]
 

@@ -15,17 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers import assert_refused, mac, message_of
+from helpers import EPISODIC, assert_refused, mac, message_of
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.learning.networks import ACTIVATIONS
 from mean_actor_critic.learning.optimizers import directions
 from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.algorithms import ALGORITHMS
-from mean_actor_critic.spec.learners import OPTIMIZERS
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
+from mean_actor_critic.spec.learners import OPTIMIZERS
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, COMPARED, papers_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS, settings_of_preset
 from mean_actor_critic.studies.search import make_plan, search
 from mean_actor_critic.studies.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 
@@ -46,7 +45,7 @@ def train(folder, plan):
 # --- grids -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", EPISODIC)
 @pytest.mark.parametrize("task", CLASSIC_CONTROL.values(), ids=CLASSIC_CONTROL)
 def test_the_paper_s_grid_has_1036_settings_of_every_algorithm(task, algorithm):
     grid = papers_grid(task.environment)
@@ -423,3 +422,20 @@ def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
     lines = (tmp_path / "s" / "summary.csv").read_text().splitlines()
     assert len(lines) == 1 + 3
     assert lines[0].startswith("algorithm,")
+
+
+@pytest.mark.slow
+def test_a_grid_of_the_user_s_starts_where_training_does_and_the_paper_s_does_not(tmp_path, monkeypatch):
+    small = {**TINY, "choices": {"lr": [0.001]}}
+    (tmp_path / "grid.json").write_text(json.dumps(small))
+    monkeypatch.setattr("mean_actor_critic.cli.search.papers_grid", lambda _environment: small)
+    words = ("sweep", "CartPole-v0", "--trials", "1", "--episodes", "1", "--quiet", "--out")
+    assert mac(*words, tmp_path / "own", "--grid", tmp_path / "grid.json").code == 0
+    assert mac(*words, tmp_path / "papers").code == 0
+    own, papers = (Sweep.load(tmp_path / name) for name in ("own", "papers"))
+    assert own.plan.algorithms == papers.plan.algorithms == COMPARED
+    for algorithm in COMPARED:
+        (point,), (bare,) = own.points(algorithm), papers.points(algorithm)
+        assert {**settings_of_preset("CartPole-v0", algorithm), **bare} == point
+        assert bare["actor_lr"] == 0.001
+        assert "activation" not in bare

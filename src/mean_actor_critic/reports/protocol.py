@@ -39,8 +39,9 @@ def method(content: Content) -> list[str]:
         )
         if any(result.paired for result in content.answer if result.ahead):
             lines.append(
-                "Trials of one number begin alike in all runs of a seed and engine: with the same first states and random "
-                "draws, and where networks are of one shape, with the same weights. Comparisons with MAC allow for it."
+                "Trials of one number begin alike in all runs of a seed and engine: with the same first states and "
+                "random draws, and where networks are of one shape, with the same weights. Comparisons with MAC allow "
+                "for it."
             )
         lines.append(
             "A trial that diverges is put back to before that episode, plays on without learning, and counts: no trial "

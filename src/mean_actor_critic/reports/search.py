@@ -18,17 +18,9 @@ from mean_actor_critic.studies.sweep import RULES, Outcome, Plan, Sweep, scores
 
 
 def settings_in_words(sweep: Sweep, settings: dict[str, Any]) -> str:
-    """What a point of the grid chose, without what all points share."""
-    rates = {"actor_lr", "critic_lr"}
-    tied = settings.get("actor_lr") == settings.get("critic_lr", settings.get("actor_lr"))
-    words = [
-        f"{name}={json.dumps(value).replace(' ', '')}"
-        for name, value in settings.items()
-        if name not in sweep.plan.grid.fixed and not (tied and name in rates)
-    ]
-    if tied and "actor_lr" in settings:
-        words.append(f"lr={settings['actor_lr']:g}")
-    return " ".join(words)
+    """What a point of the grid chose, by the names that the grid gives, without what all points share."""
+    chosen = sweep.plan.grid.as_given(settings)
+    return " ".join(f"{name}={json.dumps(value).replace(' ', '')}" for name, value in chosen.items())
 
 
 def extent(sweep: Sweep) -> str:

@@ -38,6 +38,13 @@ def report(
         MacError: an extra is not installed.
         DiskError: the disk refuses.
     """
+    return make_report(paths, out, environment, video)[1]
+
+
+def make_report(
+    paths: Place | Sequence[Place], out: str | Path, environment: Any = None, video: bool = True
+) -> tuple[Content, list[Path]]:
+    """The same as `report`; also returns what the report says."""
     require_matplotlib()
     require_page()
     given = [paths] if isinstance(paths, str | Path | Run) else paths
@@ -45,7 +52,7 @@ def report(
     folder = Path(out)
     make_folder(folder)  # what cannot be written is said before the work
     content = read(sources)
-    return write_report(content, record_best(content, environment) if video else NO_VIDEO, folder)
+    return content, write_report(content, record_best(content, environment) if video else NO_VIDEO, folder)
 
 
 def record_best(content: Content, environment: Any = None) -> Recording:

@@ -1,6 +1,5 @@
 """A run: a study on disk, as its readers see it. Reads the store only; imports no JAX."""
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -10,6 +9,7 @@ from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves,
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
+from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.learners import EPISODES, STEPS
@@ -173,10 +173,9 @@ class Run:
 
     @property
     def status(self) -> list[str]:
-        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`, or of steps."""
-        unit, per_call = (
-            ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
-        )
+        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`."""
+        in_steps = self.experiment.counts_updates
+        unit, per_call = ("step", self.experiment.steps_per_update) if in_steps else ("episode", 1)
         looks = "evaluation" if self.experiment.evaluations else "episode"
         trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
         return [
@@ -188,9 +187,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything learned: curves, weights, optimiser states, replay, emulators. Equal digests are equal
-        bits.
-        """
+        """SHA-256 of all that was learned: curves, weights, optimiser, replay, emulators. Equal digests: equal bits."""
         learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
         return store.digest_of_arrays(learned, {})
 
@@ -262,7 +259,8 @@ class Run:
         ended = sum(self._has_ended())
         facts = {
             "environment": experiment.environment,
-            "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner}, {experiment.engine} engine)",
+            "algorithm": algorithm_of(experiment.algorithm).title,
+            "learner": f"{experiment.learner}, {experiment.engine} engine",
             "settings": self.manifest.origin or "as given",
             "trials": f"{experiment.trials}, of {experiment.budget}, from seed {experiment.seed}",
             "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",
@@ -276,16 +274,10 @@ class Run:
         return {**facts, "folder": str(self.path)}
 
     def __repr__(self) -> str:
-        lines = [f"  {name}: {words}" for name, words in self._facts().items()]
-        return "\n".join(["Run", *lines])
+        return as_text("Run", self._facts())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
-            for name, words in self._facts().items()
-        )
-        return f"<table><caption>Run</caption>{rows}</table>"
+        return as_html("Run", self._facts())
 
     def plot(self, unit: str | None = None, of: str | None = None) -> "Figure":
         """A figure of the learning curve: the mean over trials and every trial; needs matplotlib.

@@ -40,7 +40,8 @@ RUN_FORMAT = "mean_actor_critic run 3"
 OLD_RUN_FORMAT = "mean_actor_critic run 2"  # whose manifests are still read
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
 RUNS = "runs"  # the folder of run folders, unless said otherwise
-CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
+# Between checkpoints, by engine, unless said otherwise. One of a trial on a game has 15 megabytes.
+CHECKPOINT_SECONDS = {"compiled": 30.0, "hosted": 30.0, "atari": 300.0}
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
@@ -300,7 +301,9 @@ def digest_of_document(document: Mapping[str, Any]) -> str:
 
 def write_checkpoint(path: Path, manifest: Manifest, position: int, arrays: Arrays) -> None:
     """Write a generation and drop those beyond `GENERATIONS`. `position` says how far the run is, over all trials."""
-    name = f"checkpoint-{position:012d}.safetensors"
+    # a run that was made longer may have one evaluation less than its last checkpoint: names go on from there
+    newest = max((number for number, _ in _checkpoints(path)), default=0)
+    name = f"checkpoint-{position if position >= newest else newest + 1:012d}.safetensors"
     write_arrays(path / name, arrays, {"format": CHECKPOINT_FORMAT, "run": manifest.digest})
     with disk_faults(path, "remove an old checkpoint"):
         for _, old in _checkpoints(path)[GENERATIONS:]:

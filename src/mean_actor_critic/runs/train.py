@@ -29,23 +29,26 @@ from mean_actor_critic.environments.catalogue import (
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
-from mean_actor_critic.learning.estimators import estimator_of
 from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
-from mean_actor_critic.spec.algorithms import checked_algorithm
+from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole
-from mean_actor_critic.spec.experiment import Budget, Experiment, checked_moments, make_experiment, settings_for_engine
+from mean_actor_critic.spec.experiment import (
+    USUAL_BUDGETS,
+    Budget,
+    Experiment,
+    checked_moments,
+    make_experiment,
+    settings_for_engine,
+)
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
 from mean_actor_critic.spec.presets import start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
-USUAL_EPISODES = 200  # of a trial, unless said otherwise
-PAPERS_STEPS = 50_000_000  # agent steps of a trial on games, four frames each
-CHECKPOINT_SECONDS = {"atari": 300.0}  # of one trial there it has 15 megabytes; elsewhere `store.CHECKPOINT_SECONDS`
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
 Result = TypeVar("Result")
@@ -237,7 +240,7 @@ def plan(
         environment_kwargs=env_kwargs,
         until=until,
     )
-    estimator_of(experiment.setup)  # a name that is no algorithm's is known by its function alone
+    _require_estimator(experiment)
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
@@ -252,7 +255,7 @@ def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
         return Budget(STEPS, steps)
     if episodes is not None:
         return Budget(EPISODES, episodes)
-    return Budget(STEPS, PAPERS_STEPS) if engine == "atari" else Budget(EPISODES, USUAL_EPISODES)
+    return USUAL_BUDGETS[engine]
 
 
 def resume(
@@ -270,8 +273,9 @@ def resume(
     on_start: OnStart | None = None,
     on_study: OnStudy | None = None,
 ) -> Run:
-    """Continue an interrupted run to its end, or beyond it. The results are those of a run that was never interrupted,
-    or that was as long from the start, bit for bit.
+    """Continue an interrupted run to its end, or a finished one beyond it.
+
+    The results are those of a run that was never interrupted, or that was as long from the start, bit for bit.
 
     Args:
         path: the run folder, or the run.
@@ -298,12 +302,12 @@ def resume(
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     require_memory(need(longer or experiment, spec.spaces, manifest.snapshots))
+    estimator = None if algorithm is None else _checked_estimator(experiment, algorithm)
+    _require_estimator(_with_estimator(experiment, estimator))  # before anything is written
     if longer is not None:
         with store.sole_writer(folder):
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
-    if algorithm is not None:
-        manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
-    estimator_of(manifest.experiment.setup)
+    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, estimator))
     with _shown(progress, on_progress, manifest.experiment) as show:
         return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -318,10 +322,24 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
     return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
 
 
-def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
+def _require_estimator(experiment: Experiment) -> None:
+    """Refuse an algorithm that is known by the name of a function, without the function."""
+    if is_given(experiment.algorithm) and experiment.setup.estimator is None:
+        raise InputError("algorithm", experiment.algorithm, "the function itself, given from Python: algorithm=…")
+
+
+def _checked_estimator(experiment: Experiment, algorithm: Any) -> Callable[..., Any] | None:
+    """The function that was given for a run's algorithm; None where a name was."""
     name, estimator = checked_algorithm(algorithm)
     if name != experiment.algorithm:
         raise InputError("algorithm", name, f"{experiment.algorithm}, which this run was started with")
+    return estimator
+
+
+def _with_estimator(experiment: Experiment, estimator: Callable[..., Any] | None) -> Experiment:
+    """The same experiment with a function to learn by; unchanged without one."""
+    if estimator is None:
+        return experiment
     return dataclasses.replace(experiment, setup=dataclasses.replace(experiment.setup, estimator=estimator))
 
 
@@ -375,7 +393,7 @@ def _carry_on(
 
 
 def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before that is heard of."""
+    """Tell who wants to know of a segment. If one of them raises, what was learned is written to disk first."""
     for place in study.newly_evaluated:
         saver.keep_agent(study, place)
     try:
@@ -501,7 +519,7 @@ def _awaited(
 def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -> float:
     """The time between checkpoints; an InputError unless it is a time."""
     if checkpoint_seconds is None:
-        return CHECKPOINT_SECONDS.get(experiment.engine, store.CHECKPOINT_SECONDS)
+        return store.CHECKPOINT_SECONDS[experiment.engine]
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
     return checkpoint_seconds
@@ -518,7 +536,10 @@ def free_folder(name: str) -> Path:
 def _signature() -> inspect.Signature:
     """That of `train` with every setting as a keyword, for completion in notebooks."""
     own = inspect.signature(train)
-    known = {name: s.default for engine in ENGINES for name, s in reversed(settings_for_engine(engine).items())}
+    known: dict[str, Any] = {}
+    for engine in ENGINES:  # where engines have different usual values, that of the first is shown
+        for name, s in settings_for_engine(engine).items():
+            known.setdefault(name, s.default)
     keyword = inspect.Parameter.KEYWORD_ONLY
     named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     taken = {p.name for p in named}

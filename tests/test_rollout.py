@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mean_actor_critic.engines import vector_programs as atari_programs
-from mean_actor_critic.learning import kernels
-from mean_actor_critic.learning import rollout as shared_trunk
+from mean_actor_critic.engines import vector_programs
+from mean_actor_critic.learning import kernels, rollout
 from mean_actor_critic.learning.networks import (
     CONVOLUTIONS,
     GameNetwork,
@@ -18,14 +17,15 @@ from mean_actor_critic.learning.networks import (
     initial_game_network,
 )
 from mean_actor_critic.learning.targets import n_step
-from mean_actor_critic.spec.atari_experiment import AtariHyper, AtariSetup
+from mean_actor_critic.learning.types import Acted, Batch, Context
+from mean_actor_critic.spec.learners import RolloutHyper, RolloutSetup
 
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
-HYPER = AtariHyper()
+HYPER = RolloutHyper()
 
 
 def setup_of(algorithm, **more):
-    return AtariSetup("ALE/Pong-v5", algorithm, **{"screen_size": 36, "stack": 2, **more})
+    return RolloutSetup(algorithm, **more)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_the_combined_loss_and_its_gradient(algorithm):
     action, returns = random.integers(actions, size=states), random.normal(size=states)
     weight = np.array([1, 1, 0, 1, 1, 0, 1]) / 5  # two states do not count
     with jax.enable_x64(True):
-        found = jax.value_and_grad(shared_trunk.combined_loss, argnums=(2, 3))(
+        found = jax.value_and_grad(rollout.combined_loss, argnums=(2, 3))(
             setup_of(algorithm), HYPER, *map(jnp.asarray, (logits, values, action, returns, weight))
         )
     loss, of_logits, of_values = numpy_loss(algorithm, HYPER, logits, values, action, returns, weight)
@@ -102,7 +102,7 @@ def test_the_combined_loss_and_its_gradient(algorithm):
 def tiny_state(weights):
     layer = Layer(jnp.asarray(weights, jnp.float32), jnp.zeros(2))
     network = GameNetwork((), layer, layer, layer)
-    return shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    return rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear"])
@@ -123,7 +123,7 @@ def test_rmsprop_is_tensorflow_s_with_a_clipped_gradient(schedule):
         expected = [
             w - rate * g / np.sqrt(s + HYPER.rms_epsilon) for w, g, s in zip(expected, parts, square, strict=True)
         ]
-        state = shared_trunk.descend(setup, HYPER, state, gradient, jnp.int32(updates))
+        state = rollout.descend(setup, HYPER, state, gradient, jnp.int32(updates))
     for found, wanted in zip(jax.tree.leaves(state.network), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
     assert (int(state.update), int(state.diverged_at)) == (4, 0)
@@ -132,8 +132,8 @@ def test_rmsprop_is_tensorflow_s_with_a_clipped_gradient(schedule):
 def test_a_gradient_that_is_not_finite_freezes_the_learner():
     state = tiny_state(np.ones((3, 2)))
     bad = jax.tree.map(lambda x: x.at[0].set(jnp.nan), state.network)
-    frozen = shared_trunk.descend(setup_of("mac"), HYPER, state, bad, jnp.int32(8))
-    after = shared_trunk.descend(setup_of("mac"), HYPER, frozen, state.network, jnp.int32(8))
+    frozen = rollout.descend(setup_of("mac"), HYPER, state, bad, jnp.int32(8))
+    after = rollout.descend(setup_of("mac"), HYPER, frozen, state.network, jnp.int32(8))
     assert (int(frozen.diverged_at), int(after.diverged_at), int(after.update)) == (1, 1, 2)
     for old, new in zip(jax.tree.leaves(state.network), jax.tree.leaves(after.network), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -192,7 +192,7 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
     weight = jnp.full(steps * environments, 1 / (steps * environments))
 
     def outcome(logits, values):
-        return shared_trunk.combined_loss(setup, HYPER, logits, values, action, returns, weight)
+        return rollout.combined_loss(setup, HYPER, logits, values, action, returns, weight)
 
     def whole(network):
         outputs = [game_outputs(network, seen, kernels.XLA.forward) for seen in observations]
@@ -201,7 +201,7 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
     def in_parts(network):
         acted = [game_outputs(network, seen) for seen in observations]
         outputs = (jnp.concatenate([getattr(step, part) for step in acted]) for part in ("logits", "values"))
-        return shared_trunk.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs), kernels.XLA.backward)
+        return rollout.backward(network, acted, *jax.grad(outcome, argnums=(0, 1))(*outputs), kernels.XLA.backward)
 
     for found, wanted in zip(
         jax.tree.leaves(jax.jit(in_parts)(network)), jax.tree.leaves(jax.jit(jax.grad(whole))(network)), strict=True
@@ -215,69 +215,87 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
 def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
     """The compiled programs of the engine against JAX's own gradient, step after step."""
     random, environments, steps = np.random.default_rng(7), 4, 3
-    setup = setup_of(algorithm, rollout_steps=steps, environments=environments, pipelined=pipelined)
+    setup = setup_of(algorithm, rollout_steps=steps, pipelined=pipelined)
     values = 1 if algorithm == "a2c" else 3
     network, decided = random_network(values), random_network(values, seed=1 if pipelined else 0)
-    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
+    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
     observations = random.integers(0, 256, (steps + 1, environments, 2, 36, 36), np.uint8)
     shape = (steps, environments)
-    rollout = shared_trunk.Rollout(
-        random.integers(3, size=shape), random.normal(size=shape).astype(np.float32), random.random(shape) < 0.3,
-        random.normal(size=shape).astype(np.float32), random.random(shape) < 0.7,
-    )  # fmt: skip
 
     def act(network, observation):
-        return atari_programs.forward_program()(network, observation)._replace(observation=observation)
+        return vector_programs.forward_program(setup)(network, observation)._replace(observation=observation)
 
     acted = tuple(act(decided, seen) for seen in observations[:-1])
     after = act(network, observations[-1]) if pipelined else observations[-1]
+    over = random.random(shape) < 0.3
+    cut_off = over & (random.random(shape) < 0.5)
+    batch = Batch(
+        action=random.integers(3, size=shape),
+        reward=random.normal(size=shape).astype(np.float32),
+        terminated=over & ~cut_off,
+        truncated=cut_off,
+        value_beyond=random.normal(size=shape).astype(np.float32),
+        valid=random.random(shape) < 0.7,
+        acted=Acted(acted, after, decided if pipelined else None),
+    )
     own = jax.device_put(jax.tree.map(np.array, state))  # which the program consumes
-    given = decided if pipelined else None
-    found = atari_programs.learning_program(setup)(HYPER, own, rollout, acted, after, np.int32(9), given)
+    found = vector_programs.learning_program(setup)(HYPER, own, batch, Context(np.int32(0), np.int32(9)))
 
-    last_value = shared_trunk.state_values(setup, game_outputs(network, jnp.asarray(observations[-1])))
-    returns = n_step(jnp.sign(rollout.reward), rollout.over, rollout.value_beyond, last_value, HYPER.discount)
-    weight = jnp.asarray(rollout.valid / rollout.valid.sum(), jnp.float32)
+    last_value = rollout.value(setup, game_outputs(network, jnp.asarray(observations[-1])))
+    returns = n_step(jnp.sign(batch.reward), over, batch.value_beyond, last_value, HYPER.discount)
+    weight = jnp.asarray(batch.valid / batch.valid.sum(), jnp.float32)
 
     def loss(network):
         outputs = [game_outputs(network, jnp.asarray(seen)) for seen in observations[:-1]]
         return sum(
-            shared_trunk.combined_loss(
+            rollout.combined_loss(
                 setup,
                 HYPER,
                 outputs[t].logits,
                 outputs[t].values,
-                jnp.asarray(rollout.action[t]),
+                jnp.asarray(batch.action[t]),
                 returns[t],
                 weight[t],
             )
             for t in range(steps)
         )
 
-    wanted = shared_trunk.descend(setup, HYPER, state, jax.grad(loss)(decided), jnp.int32(9))
+    wanted = rollout.descend(setup, HYPER, state, jax.grad(loss)(decided), jnp.int32(9))
     for one, other, before in zip(*map(jax.tree.leaves, (found.network, wanted.network, network)), strict=True):
         moved = np.abs(np.asarray(other) - np.asarray(before)).max()
         assert moved > 0
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-3 * moved)
 
 
+def learn_from(algorithm, hyper, state, batch, acted, last_value):
+    """An update by a rollout, after which every state is worth `last_value`: pipelined, outputs can be given for it."""
+    last = acted[-1]
+    after = last._replace(values=jnp.full_like(last.values, last_value))
+    setup = setup_of(algorithm, rollout_steps=len(acted), pipelined=True)
+    batch = batch._replace(acted=Acted(tuple(acted), after, None))
+    context = Context(jnp.int32(0), jnp.int32(9))
+    return rollout.learn(setup, context, hyper, state, batch, None, maps_backward=kernels.XLA.backward)[0]
+
+
 def test_a_masked_step_teaches_nothing():
     random = np.random.default_rng(5)
     network = random_network(3)
-    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
     acted = game_outputs(network, jnp.asarray(random.integers(0, 256, (2, 2, 36, 36), np.uint8)))
 
     @jax.jit
     def learn(action, reward, change):
         """From two environments, of which the second one's step is masked, and seen changed."""
-        rollout = shared_trunk.Rollout(
-            jnp.array([[1, action]]), jnp.array([[1.0, reward]]), jnp.zeros((1, 2), bool), jnp.zeros((1, 2)),
-            jnp.array([[True, False]]),
-        )  # fmt: skip
         changed = acted._replace(logits=acted.logits.at[1].add(change), values=acted.values.at[1].add(change))
-        return shared_trunk.update(
-            setup_of("mac"), HYPER, state, rollout, (changed,), jnp.ones(2), jnp.int32(9), kernels.XLA.backward
-        ).network
+        batch = Batch(
+            action=jnp.array([[1, action]]),
+            reward=jnp.array([[1.0, reward]]),
+            terminated=jnp.zeros((1, 2), bool),
+            truncated=jnp.zeros((1, 2), bool),
+            value_beyond=jnp.zeros((1, 2)),
+            valid=jnp.array([[True, False]]),
+        )
+        return learn_from("mac", HYPER, state, batch, (changed,), 1.0).network
 
     one, other = learn(0, 5.0, 0.0), learn(2, -5.0, 0.25)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
@@ -290,20 +308,21 @@ def test_nothing_crosses_the_reset_between_two_games(algorithm):
     """A game ends, a masked step resets it, the next one begins: the gradient of the heads' biases by hand."""
     values = 1 if algorithm == "a2c" else 3
     network = random_network(values)
-    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
     seen = np.random.default_rng(8).integers(0, 256, (3, 1, 2, 36, 36), np.uint8)
     acted = [game_outputs(network, jnp.asarray(one)) for one in seen]
     action, last_value = np.array([2, 1, 0]), 5.0
-    rollout = shared_trunk.Rollout(
-        jnp.asarray(action)[:, None], jnp.array([[1.0], [7.0], [-1.0]]), jnp.array([[True], [False], [False]]),
-        jnp.zeros((3, 1)), jnp.array([[True], [False], [True]]),
-    )  # fmt: skip
+    batch = Batch(
+        action=jnp.asarray(action)[:, None],
+        reward=jnp.array([[1.0], [7.0], [-1.0]]),
+        terminated=jnp.array([[True], [False], [False]]),
+        truncated=jnp.zeros((3, 1), bool),
+        value_beyond=jnp.zeros((3, 1)),
+        valid=jnp.array([[True], [False], [True]]),
+    )
     # steps that are the gradient itself: nothing is cut, and the mean of squares stays 1
-    plain = AtariHyper(learning_rate=1.0, gradient_norm=1e9, rms_decay=1.0, rms_epsilon=1e-30)
-    found = shared_trunk.update(
-        setup_of(algorithm, rollout_steps=3), plain, state, rollout, acted, jnp.array([last_value]), jnp.int32(9),
-        kernels.XLA.backward,
-    ).network  # fmt: skip
+    plain = RolloutHyper(learning_rate=1.0, gradient_norm=1e9, rms_decay=1.0, rms_epsilon=1e-30)
+    found = learn_from(algorithm, plain, state, batch, acted, last_value).network
     returns = np.array([1.0, np.nan, -1 + plain.discount * last_value])  # what the masked step has is not used
     rows = [0, 2]
     logits, q = (
@@ -322,22 +341,25 @@ def test_nothing_crosses_the_reset_between_two_games(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
     """Each screen pays for one action; every episode is one step long."""
-    setup, environments = setup_of(algorithm), 16
+    environments = 16
     screen = np.random.default_rng(6).integers(0, 256, (2, 2, 36, 36), np.uint8)
     context = np.arange(environments) % 2
     observation = jnp.asarray(screen[context])
     network = random_network(1 if algorithm == "a2c" else 3)
-    state = shared_trunk.GameLearnerState(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
 
     def step(state, key):
         acted = game_outputs(state.network, observation)
         action = jax.random.categorical(key, acted.logits)
-        rollout = shared_trunk.Rollout(
-            action[None], jnp.where(action == context, 7.0, 0.0)[None], jnp.ones((1, environments), bool),
-            jnp.zeros((1, environments)), jnp.ones((1, environments), bool),
-        )  # fmt: skip
-        after, back = jnp.zeros(environments), kernels.XLA.backward
-        return shared_trunk.update(setup, HYPER, state, rollout, (acted,), after, jnp.int32(1), back), None
+        batch = Batch(
+            action=action[None],
+            reward=jnp.where(action == context, 7.0, 0.0)[None],
+            terminated=jnp.ones((1, environments), bool),
+            truncated=jnp.zeros((1, environments), bool),
+            value_beyond=jnp.zeros((1, environments)),
+            valid=jnp.ones((1, environments), bool),
+        )
+        return learn_from(algorithm, HYPER, state, batch, (acted,), 0.0), None
 
     # until RMSProp has forgotten that its mean square began at 1: 0.99 ** 1500 is 3e-7, while 0.99 ** 400 is still 0.02
     keys = jax.random.split(jax.random.key(0), 1500)
