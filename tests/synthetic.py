@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from mean_actor_critic.engines.curves import Evaluations
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.gradients.theory import (
     EPISODE,
@@ -21,13 +22,14 @@ from mean_actor_critic.gradients.theory import (
 )
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import Budget, Experiment, make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
+PIXELS = Spaces(gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8), gymnasium.spaces.Discrete(4))
 SPACES = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
 GRID = {"choices": {"hidden": [[], [64], [64, 64]], "optimizer": ["adam", "sgd"], "lr": [0.001, 0.01, 0.1]}}
 
@@ -56,14 +58,21 @@ def make_run(
     done: int | None = None,
     diverged: tuple[int, ...] = (),
     settings: dict[str, Any] | None = None,
+    engine: str = "compiled",
+    budget: Budget | None = None,
+    until: float | None = None,
+    scores: np.ndarray[Any, Any] | None = None,
 ) -> Run:
     """A run folder with made-up returns: the first `done` episodes were played, the `diverged` trials are marked.
 
     `lengths` [trials, episodes] are 0 where a trial has not played an episode; by default a step has a reward of 1.
+    `scores` [trials, evaluations, episodes] are those of the first evaluations; `settings` say when these come.
     """
     returns = learning(algorithm, 10, 200, seed) if returns is None else np.asarray(returns, np.float32)
     trials, episodes = returns.shape
-    experiment = make_experiment(environment, algorithm, trials, episodes, seed, settings or {})
+    experiment = make_experiment(
+        environment, algorithm, trials, budget or episodes, seed, settings or {}, engine=engine, until=until
+    )
     manifest = store.create_run(path, experiment, SPACES, 1, VERSIONS)
     lengths = np.maximum(1, np.rint(np.abs(returns))) if lengths is None else np.asarray(lengths)
     played = (np.arange(episodes) < (episodes if done is None else done)) & (lengths > 0)
@@ -73,8 +82,64 @@ def make_run(
         "returns": np.where(played, returns, np.nan).astype(np.float32),
         "lengths": np.where(played, lengths, 0).astype(np.int32),
         "state/diverged_at": diverged_at,
+        "state/episode": played.sum(axis=1).astype(np.int32),
+        **_evaluations(experiment, scores).arrays(),
     }
     store.write_checkpoint(path, manifest, int(played.sum()), arrays)
+    return Run.load(path)
+
+
+def _evaluations(experiment: Experiment, scores: np.ndarray[Any, Any] | None) -> Evaluations:
+    found = Evaluations.empty(experiment)
+    if scores is not None:
+        found.scores[:, : scores.shape[1], : scores.shape[2]] = scores
+        found.evaluated[:] = scores.shape[1]
+    return found
+
+
+def playing(algorithm: str, trials: int, evaluations: int, games: int = 8, end: float = 370.0) -> np.ndarray[Any, Any]:
+    """Scores [trials, evaluations, games] that look like a game's."""
+    random = np.random.default_rng([evaluations, *algorithm.encode()])
+    pace = 0.25 * evaluations * (1 + len(algorithm) % 3)
+    curve = end * (1 - np.exp(-np.arange(evaluations) / pace))
+    skill = random.normal(1, 0.08, (trials, 1, 1))
+    return np.rint(curve[:, None] * skill + random.normal(0, 0.1 * abs(end), (trials, evaluations, games)))
+
+
+def make_game_run(
+    path: Path,
+    algorithm: str = "mac",
+    scores: np.ndarray[Any, Any] | None = None,
+    *,
+    environment: str = "ALE/Breakout-v5",
+    steps: int = 50_000_000,
+    seed: int = 0,
+    evaluations: int = 10,
+    cut_off: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> Run:
+    """A run folder on a game with made-up scores.
+
+    `scores` [trials, done, games] are those of the first of all `evaluations`; of each, `cut_off` games of each trial
+    were cut off.
+    """
+    scores = playing(algorithm, 3, evaluations) if scores is None else np.asarray(scores, np.float32)
+    trials, done, games = scores.shape
+    asked = {"evaluation_interval": steps // evaluations, "evaluation_episodes": games, "evaluation_environments": 1}
+    experiment = make_experiment(
+        environment, algorithm, trials, steps, seed, {**asked, **(settings or {})}, engine="atari"
+    )
+    manifest = store.create_run(path, experiment, PIXELS, 1, VERSIONS, (), "the paper's for Atari games")
+    found = _evaluations(experiment, scores)
+    for array, value in ((found.unfinished, cut_off), (found.entropy, 1.25), (found.training_games, 7)):
+        array[:, :done] = value
+    updates = experiment.update_of_evaluation(done - 1) if done else 0
+    states = {
+        f"trial/{place}/state/{name}": np.array(value, np.int32)
+        for place in range(trials)
+        for name, value in (("diverged_at", 0), ("update", updates))
+    }
+    store.write_checkpoint(path, manifest, updates, {**states, **found.arrays()})
     return Run.load(path)
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mean_actor_critic as mac
 import synthetic
-from helpers import mac
+from mean_actor_critic.engines.curves import Curves
 from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports import curves
 from mean_actor_critic.reports.sources import find_sources
@@ -17,10 +18,14 @@ from mean_actor_critic.reports.tables import run_table
 NAN = float("nan")
 
 
+def by_steps(returns, lengths):
+    return curves.by_steps(Curves(np.asarray(returns, np.float32), np.asarray(lengths)))
+
+
 def test_a_curve_by_steps_by_hand():
     returns = np.array([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, NAN]])
     lengths = np.array([[4, 4, 4, 4], [2, 9, 1, 0]])  # ends: 4 8 12 16, and 2 11 12
-    curve = curves.by_steps(returns, lengths)
+    curve = by_steps(returns, lengths)
     assert (curve.unit, curve.n, curve.end, curve.together) == ("steps", 2, 12, 4)
     np.testing.assert_allclose(curve.x, [2, 6, 10])
     # the second trial ended no episode within steps 5 to 8, and two within 9 to 12
@@ -28,14 +33,14 @@ def test_a_curve_by_steps_by_hand():
 
 
 def test_a_curve_by_steps_begins_when_every_trial_has_ended_an_episode():
-    curve = curves.by_steps(np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]), np.array([[1] * 4, [3, 1, 1, 1]]))
+    curve = by_steps([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], [[1] * 4, [3, 1, 1, 1]])
     assert curve.end == 4
     np.testing.assert_allclose(curve.x, [3])
     np.testing.assert_allclose(curve.values, [[3.5], [5.5]])
 
 
 def test_there_is_no_curve_by_steps_where_a_trial_ended_no_episode_within_the_steps_of_all():
-    assert curves.by_steps(np.array([[1.0], [2.0]]), np.array([[5], [200]])) is None
+    assert by_steps([[1.0], [2.0]], [[5], [200]]) is None
 
 
 @settings(max_examples=100, deadline=None)
@@ -46,7 +51,7 @@ def test_a_point_by_steps_is_the_mean_of_the_episodes_that_ended_there(data, tri
         data.draw(st.lists(st.integers(1, 30), min_size=n, max_size=n)) + [0] * (most - n) for n in played
     ])  # fmt: skip
     returns = np.where(lengths > 0, np.arange(lengths.size).reshape(lengths.shape) ** 1.5, NAN)
-    curve = curves.by_steps(returns, lengths)
+    curve = by_steps(returns, lengths)
     if curve is None:
         return
     assert curve.end == lengths.sum(axis=1).min()
@@ -59,7 +64,7 @@ def test_a_point_by_steps_is_the_mean_of_the_episodes_that_ended_there(data, tri
             there = (ends > until - curve.together) & (ends <= until) & (lengths[trial] > 0)
             if there.any():
                 latest = found
-                assert found == pytest.approx(returns[trial][there].mean())
+                assert found == pytest.approx(returns[trial][there].mean(), rel=1e-6)
             elif x > curve.x[0]:
                 assert found == latest  # carried forward
             latest = found
@@ -67,7 +72,7 @@ def test_a_point_by_steps_is_the_mean_of_the_episodes_that_ended_there(data, tri
 
 def test_long_runs_have_few_points():
     lengths = np.random.default_rng(0).integers(1, 200, (3, 5000))
-    curve = curves.by_steps(lengths.astype(np.float32), lengths)
+    curve = by_steps(lengths, lengths)
     assert 250 < len(curve.x) <= curves.MOST_POINTS
     assert len(curves.by_episodes(lengths).x) <= curves.MOST_POINTS
 
@@ -100,12 +105,12 @@ def unequal(tmp_path):
 
 
 def test_numbers_over_episodes_are_over_those_that_all_trials_have(unequal, tmp_path):
-    assert mac("report", tmp_path / "runs", "--out", tmp_path / "out", "--no-video").code == 0
+    mac.report(tmp_path / "runs", tmp_path / "out", video=False)
     content = contents.read(find_sources([tmp_path / "runs"]))
     assert content.answer_at == 20
     (entry,) = content.entries
     assert entry.curve.end == 20
-    assert entry.curves["steps"].end == 140
+    assert entry.curves["training", "steps"].end == 140
     (result,) = content.answer
     assert result.mean.mean == pytest.approx(unequal.returns[:, :20].mean(dtype=np.float64))
     rows = list(csv.DictReader((tmp_path / "out" / "learning-curves.csv").read_text().splitlines()))

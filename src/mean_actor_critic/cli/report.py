@@ -2,16 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.progress import say
-
-if TYPE_CHECKING:
-    from mean_actor_critic.reports.content import Content
-    from mean_actor_critic.reports.page import Recording
 
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +21,13 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """`mac report`."""
-    from mean_actor_critic.reports.write import report
+    from mean_actor_critic.reports.answer import answer, notes
+    from mean_actor_critic.reports.write import make_report
 
-    written = report(options.paths, Path(options.out), environment=options.env, video=not options.no_video)
+    content, written = make_report(options.paths, Path(options.out), options.env, not options.no_video)
+    print("".join(answer(content)))
+    for line in notes(content):
+        print(line)
     size = written[-1].stat().st_size / 2**20
     print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
 
@@ -43,34 +42,6 @@ def can_make_page() -> bool:
         say(f"mac: there will be no page: {fault}")
         return False
     return True
-
-
-def record_best(numbers: "Content", environment: str | None) -> "Recording":
-    """A short video of the best agent, or the reason why there is none: a report does without."""
-    import tempfile
-
-    from mean_actor_critic.reports.content import best_agent
-    from mean_actor_critic.reports.page import MOST_VIDEO, Recording
-    from mean_actor_critic.runs.watch import watch
-
-    best = best_agent(numbers)
-    if best is None:
-        return Recording("Searches keep no agents.")
-    entry, trial = best
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            video = watch(entry.source.run.agent(trial), Path(folder) / "best.mp4", environment=environment)
-            recorded = video.file.read_bytes()
-    except MacError as fault:
-        return Recording(f"No video: {fault}.")
-    if len(recorded) > MOST_VIDEO:
-        return Recording(
-            f"No video: an episode takes {len(recorded) / 2**20:.1f} MB; mac watch records it into a file."
-        )
-    words = (
-        f"{entry.label}, trial {trial}: one episode with sampled actions after training, return {video.returns[0]:.1f}."
-    )
-    return Recording(words, recorded)
 
 
 COMMANDS = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
-from mean_actor_critic.cli.report import can_make_page, record_best
+from mean_actor_critic.cli.report import can_make_page
 from mean_actor_critic.cli.search import carry_out
 from mean_actor_critic.cli.settings import known_settings
 from mean_actor_critic.cli.shared import console, show_divergence
@@ -122,6 +122,8 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
 
     require_matplotlib()
     with_page = can_make_page()
+    from mean_actor_critic.reports.tables import results_tables
+    from mean_actor_critic.reports.write import record_best
     from mean_actor_critic.studies.reproduce import classic, reproduce
 
     task = CLASSIC_CONTROL[options.study]
@@ -142,13 +144,14 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
     content = report.study(task, runs, winners.sweeps, origins)
     written = report.write(content, folder)
     if not options.quiet:
-        for table in report.tables(content):
-            console().print(table)
+        terminal = console()
+        for table in results_tables(content, terminal.width):
+            terminal.print(table)
         for run in runs:
             show_divergence(run)
         print("".join(answer(content)))
     if with_page:
-        written += files.write_report(content, record_best(content, None), folder / "report")[-1:]
+        written += files.write_report(content, record_best(content), folder / "report")[-1:]
     _say_what_was_written(options, begun, written)
 
 
@@ -223,23 +226,22 @@ def _reproduce_games(options: argparse.Namespace) -> None:
 
     begun = time.monotonic()
     parts = atari(games, algorithms, folder, trials, steps, options.seed, options.protocol or "paper", settings)
-    from mean_actor_critic.reports.atari import show
-    from mean_actor_critic.reports.write import report
-    from mean_actor_critic.runs.run import Run
+    from mean_actor_critic.reports.tables import results_tables
+    from mean_actor_critic.reports.write import make_report
 
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(parts, watch):
             if not reused:
-                report([folder], folder / "report", video=False)
+                make_report(folder, folder / "report", video=False)
             if not options.quiet:
                 say(f"{run.path}: {'already finished, taken as it is' if reused else 'finished'}")
-    written = report([folder], folder / "report")
+    content, written = make_report(folder, folder / "report")
     if not options.quiet:
-        runs = [Run.load(file.parent) for file in sorted(folder.glob("*/*/manifest.json"))]
         terminal = console()
-        terminal.print(show(runs, terminal.width))
-        for run in runs:
-            show_divergence(run)
+        for table in results_tables(content, terminal.width):
+            terminal.print(table)
+        for source in content.sources.runs:
+            show_divergence(source.run)
     _say_what_was_written(options, begun, written)
 
 
@@ -256,9 +258,9 @@ def _games(named: list[str]) -> dict[str, Game]:
 
 def _reproduce_theorems(options: argparse.Namespace) -> None:
     from mean_actor_critic.gradients.theory import write_theory
-    from mean_actor_critic.reports import content, files, sources
     from mean_actor_critic.reports import theory as report
     from mean_actor_critic.reports.plots import require_matplotlib
+    from mean_actor_critic.reports.write import make_report
     from mean_actor_critic.runs.store import sole_writer
 
     require_matplotlib()
@@ -277,8 +279,7 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
         for line in report.verdicts(theory):
             print(line)
     if with_page:
-        numbers = content.read(sources.find_sources([folder]))
-        written += files.write_report(numbers, record_best(numbers, None), folder / "report")[-1:]
+        written += make_report(folder, folder / "report")[1][-1:]
     _say_what_was_written(options, begun, written)
 
 

@@ -232,21 +232,19 @@ class CompiledStudy:
             self._recent = float(np.mean(np.concatenate(new)))
 
     def _take_snapshots(self, block: _Block) -> None:
-        """Of groups that have as many episodes now as a moment asks for."""
-        played = self.curves.played
-        for group in range(block.groups):
-            rows = slice(group * self._width, (group + 1) * self._width)
-            episode = int(played[block.place[rows][0]])
-            if episode in self._snapshots.moments:
-                state = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], block.carried.learner)
-                self._snapshots.take(episode, block.place[rows], state)
+        """Of lanes that have as many episodes now as a moment asks for. One that has ended is as it was there."""
+        played = self.curves.played[block.place[: block.groups * self._width]]
+        for episode in set(played.tolist()) & set(self._snapshots.moments):
+            lanes = np.flatnonzero(played == episode)
+            state = jax.tree.map(lambda x, lanes=lanes: np.asarray(x)[lanes], block.carried.learner)
+            self._snapshots.take(episode, block.place[lanes], state)
 
     def _evaluate(self) -> None:
         """Let the trials for which it is time play a few episodes without learning."""
         due, actors = np.flatnonzero(self._due()), self._actors()
-        count = self.experiment.evaluation.evaluation_episodes
-        for number in np.unique(self.evaluations.evaluated[due]):
-            some = due[self.evaluations.evaluated[due] == number]
+        count, numbers = self.experiment.evaluation.evaluation_episodes, self.evaluations.evaluated[due]
+        for number in np.unique(numbers):
+            some = due[numbers == number]
             scores = compiled_returns(
                 self.experiment,
                 self._environment.build,

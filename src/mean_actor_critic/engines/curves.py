@@ -160,7 +160,7 @@ class Ends(NamedTuple):
 
     def solved_at(self, curves: Curves, evaluations: Evaluations) -> Array:
         """Episodes, or evaluations, after which each trial was as good as `until` asks for [trials]; 0: not yet."""
-        until, trials = self.experiment.until, self.experiment.trials
+        until, trials = self.experiment.until, len(curves.returns)  # of all trials, or of some
         if until is None:
             return np.zeros(trials, np.int64)
         if self.experiment.evaluations:

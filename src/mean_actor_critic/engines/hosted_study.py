@@ -11,7 +11,7 @@ from mean_actor_critic.engines import hosted
 from mean_actor_critic.engines.curves import Curves, Ends, Evaluations
 from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.play import episodes_of_evaluation
-from mean_actor_critic.engines.records import Snapshots, checkpoint_arrays, starting_point, trimmed
+from mean_actor_critic.engines.records import FIRST_COLUMNS, Snapshots, checkpoint_arrays, starting_point, trimmed
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
@@ -208,7 +208,7 @@ class HostedStudy:
         for i, trial in enumerate(which[which < self.experiment.trials].tolist()):
             episode = self._played[trial]
             if episode == self.curves.returns.shape[1]:  # the budget is in steps: room for as many again
-                self.curves = self.curves.with_columns(2 * episode)
+                self.curves = self.curves.with_columns(max(FIRST_COLUMNS, 2 * episode))
             self.curves.returns[trial, episode] = lesson.metrics.episode_return[i]
             self.curves.lengths[trial, episode] = lesson.metrics.length[i]
             self._recent.append(float(lesson.metrics.episode_return[i]))
@@ -231,6 +231,8 @@ class HostedStudy:
 
     def networks(self, trial: int) -> Networks:
         """What an agent of one trial, by its place, keeps, on the host."""
+        if self._lesson is not None:  # it has consumed what trials carried before
+            self._end_lesson()
         kept = learner_of(self.experiment.setup).keep(self._carried.learner)
         return on_host(jax.tree.map(lambda x: x[trial], kept))
 

@@ -136,9 +136,14 @@ def find_game(name: str, rules: Rules, said: Any = None) -> EnvironmentSpec:
 
 
 def remember(spec: EnvironmentSpec, given: Any) -> None:
-    """Keep an environment that was given as an object, for runs on it in this process."""
+    """Keep an environment that was given as an object, for runs on it in this process.
+
+    Where two have the same name, as functions without one have, nobody could tell which of them a run is about.
+    """
     if not isinstance(given, str):
-        _REMEMBERED[spec.name] = given
+        known = _REMEMBERED.setdefault(spec.name, given)
+        if known is not given and known != given:
+            _REMEMBERED[spec.name] = None
 
 
 def _is_functional(environment: Any) -> bool:

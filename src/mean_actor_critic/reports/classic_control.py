@@ -1,23 +1,16 @@
-"""A classic-control study as tables and files."""
+"""A classic-control study: what it says, and the files of its own beside the report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from rich.table import Table
 
 from mean_actor_critic.reports.content import Content, read
 from mean_actor_critic.reports.files import curve_rows, curves_title
 from mean_actor_critic.reports.plots import learning_curves
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
-from mean_actor_critic.reports.tables import results_rows, results_sheet, terminal_table, write_csv
+from mean_actor_critic.reports.tables import results_rows, write_csv
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.paper import Task
 from mean_actor_critic.studies.sweep import Sweep
-
-TERMINAL = (
-    "Algorithm", "mean", "SD over trials", "95 % interval", "range", "95 % interval or range", "trials",
-    "P(MAC better)", "paper",
-)  # fmt: skip
 
 
 def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Mapping[Path, str]) -> Content:
@@ -31,11 +24,6 @@ def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Map
             origins,
         )
     )
-
-
-def tables(content: Content) -> list[Table]:
-    """A table for each number of episodes, best first, beside the paper's numbers."""
-    return [terminal_table(results_sheet(content, episodes).only(*TERMINAL)) for episodes in content.results]
 
 
 def write(content: Content, folder: Path) -> list[Path]:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mean_actor_critic.reports.curves import EPISODES, MOST_POINTS, STEPS, Curve, by_episodes, by_steps
+from mean_actor_critic.reports.curves import MOST_POINTS
 from mean_actor_critic.reports.digits import decimals, decimals_of
-from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
+from mean_actor_critic.reports.entries import Entry, make_entries
+from mean_actor_critic.reports.games import OnGame, by_game
+from mean_actor_critic.reports.sources import Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
     Difference,
     Estimate,
@@ -23,7 +25,6 @@ from mean_actor_critic.reports.statistics import (
     trial_scores,
 )
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
@@ -35,34 +36,6 @@ _Key = TypeVar("_Key")
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
-
-
-class Entry(NamedTuple):
-    """A run in a report."""
-
-    label: str
-    source: RunSource
-    curves: Mapping[str, Curve]  # by their unit; there is always one by episodes
-
-    @property
-    def curve(self) -> Curve:
-        """The one by episodes."""
-        return self.curves[EPISODES]
-
-    @property
-    def algorithm(self) -> str:
-        """By its name."""
-        return self.source.algorithm
-
-    @property
-    def unfinished(self) -> str:
-        """What to say about a run that is not finished; else nothing."""
-        if self.source.run.finished:
-            return ""
-        budget = self.source.run.experiment.budget
-        if budget.unit == STEPS:
-            return f"its trials have {int(self.source.run.steps_done.min())} of {budget.amount} steps so far"
-        return f"its trials have {self.source.done} of {budget.amount} episodes so far"
 
 
 class Result(NamedTuple):
@@ -91,10 +64,11 @@ class Content(NamedTuple):
 
     sources: Sources
     entries: list[Entry]
-    begun: list[str]  # runs that have no whole episode yet, and sweeps that have no cell
-    answer_at: int  # the number of episodes that the answer is about; 0 without runs
+    begun: list[str]  # runs that have no results yet, and sweeps that have no cell
+    answer_at: int  # the number of episodes that the answer is about; 0 without runs and on games
     results: dict[int, list[Result]]  # by number of episodes, best first
     searches: "list[Search]"
+    games: list[OnGame]  # with the results of runs on games
 
     @property
     def title(self) -> str:
@@ -108,7 +82,7 @@ class Content(NamedTuple):
 
     @property
     def digits(self) -> int:
-        """Decimals that all returns of runs are shown with."""
+        """Decimals that all returns of runs are shown with; scores on games have their own."""
         rows = [row for rows in self.results.values() for row in rows]
         return decimals_of(summary for row in rows for summary in (row.mean, row.iqm, row.final))
 
@@ -120,37 +94,22 @@ class Content(NamedTuple):
 
 def read(sources: Sources) -> Content:
     """What there is to say about some runs and sweeps."""
-    entries = make_entries([source for source in sources.runs if source.done])
-    answer_at = common_episodes(entries)
+    begun = [source.name for source in sources.runs if not source.has_results]
+    shown = [source for source in sources.runs if source.has_results]
+    if sources.on_games:
+        games = by_game(shown)
+        entries = [result.entry for game in games for result in game.results]
+        return Content(sources, entries, begun, 0, {}, [], games)
+    entries = make_entries(shown)
     return Content(
         sources,
         entries,
-        [source.name for source in sources.runs if not source.done]
-        + [source.name for source in sources.sweeps if not source.sweep.begun],
-        answer_at,
+        begun + [source.name for source in sources.sweeps if not source.sweep.begun],
+        common_episodes(entries),
         {budget: results(sources.task, entries, budget) for budget in budgets(sources.task, entries)},
         [search_of(source) for source in sources.sweeps if source.sweep.begun],
+        [],
     )
-
-
-def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
-    """Runs with labels to tell them apart: that of the algorithm, with the path if it is there more than once."""
-    names = [source.algorithm for source in sources]
-    labels: list[str] = []
-    for source in sources:
-        label = algorithm_of(source.algorithm).title
-        label += f" ({source.name})" if names.count(source.algorithm) > 1 else ""
-        label += "" if source.run.finished else ", unfinished"
-        labels.append(label)
-    return [
-        # names that cannot be printed may look alike
-        Entry(
-            label + (f" no. {labels[:place].count(label) + 1}" if labels.count(label) > 1 else ""),
-            source,
-            _curves_of(source),
-        )
-        for place, (label, source) in enumerate(zip(labels, sources, strict=True))
-    ]
 
 
 def common_episodes(entries: Sequence[Entry]) -> int:
@@ -218,30 +177,23 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
 
 
 def _share_random_numbers(one: Entry, other: Entry) -> bool:
-    """Whether the trials of two runs are the same by seed and number: they begin alike, and are not independent."""
-    names = [(e.seed, e.first_trial, e.trials) for e in (one.source.run.experiment, other.source.run.experiment)]
+    """Whether the trials of two runs are the same by engine, seed and number: these begin alike, and are dependent."""
+    names = [(e.engine, e.seed, e.first_trial, e.trials) for e in (one.run.experiment, other.run.experiment)]
     return names[0] == names[1]
 
 
 def best_agent(content: Content) -> tuple[Entry, int] | None:
-    """The run that the answer puts first, and its trial that was best in the end; None without runs."""
-    if not content.answer:
+    """The run that the answer puts first, on the first game, and its trial that was best in the end; None without."""
+    if not content.entries:
         return None
-    entry = content.answer[0].entry
-    healthy = entry.source.run.diverged_at == 0
-    final = final_scores(entry.source.run.returns[:, : entry.source.done], LAST)
-    return entry, int(np.argmax(np.where(healthy | ~healthy.any(), final, -np.inf)))
+    entry = content.games[0].ranked[0].entry if content.games else content.answer[0].entry
+    healthy = entry.run.diverged_at == 0
+    return entry, int(np.argmax(np.where(healthy | ~healthy.any(), entry.run.latest, -np.inf)))
 
 
 def is_papers_order(task: Task, ranked: Sequence[str]) -> bool:
     """Whether algorithms of the paper, best first, are in the order that the paper reports."""
     return all(task.scores[better].mean >= task.scores[worse].mean for better, worse in itertools.pairwise(ranked))
-
-
-def _curves_of(source: RunSource) -> dict[str, Curve]:
-    run = source.run
-    found = by_steps(run.returns, run.lengths)
-    return {EPISODES: by_episodes(run.returns[:, : source.done]), **({STEPS: found} if found else {})}
 
 
 # --- searches --------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def is_range(found: Summary | Estimate) -> TypeGuard[Summary]:
 
 
 def with_interval(found: Summary | Estimate | None, digits: int) -> str:
-    """A number and its 95 % interval if it has one; nothing of nothing."""
+    """A number and its 95 % interval if it has one; no text where there is no number."""
     if found is None:
         return ""
     value = rounded(found[0], digits)
@@ -70,6 +70,11 @@ def interval_heading(summaries: Iterable[Summary]) -> str:
     return "95 % interval or range" if len(kinds) > 1 else ("range" if True in kinds else "95 % interval")
 
 
+def in_millions(steps: int) -> str:
+    """A number of agent steps for people: 50M, or 1200."""
+    return f"{steps / 1e6:.4g}M" if steps >= 10**5 else str(steps)
+
+
 def exact(value: float) -> str:
-    """A number for a file, with all digits that are stored; nothing for what is not a number."""
+    """A number for a file, with all digits that are stored; no text for what is not a number."""
     return "" if math.isnan(value) else f"{value:.{FLOAT32}g}"

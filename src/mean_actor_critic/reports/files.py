@@ -14,7 +14,7 @@ from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.digits import exact
 from mean_actor_critic.reports.page import Recording, write_page
 from mean_actor_critic.reports.search import is_papers_grid, winners_sheet, write_summary
-from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
+from mean_actor_critic.reports.tables import Sheet, evaluation_rows, results_rows, results_sheet, table_2, write_csv
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
 from mean_actor_critic.reports.written import clear_and_list
 from mean_actor_critic.runs.store import make_folder
@@ -33,7 +33,7 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
         DiskError: the disk refuses.
     """
     make_folder(folder)
-    files = _write_runs(content, folder) if content.entries else []
+    files = (_write_games if content.games else _write_runs)(content, folder) if content.entries else []
     grids = []
     for number, search in enumerate(content.searches, start=1):
         suffix = f"-{number}" if len(content.searches) > 1 else ""
@@ -61,6 +61,17 @@ def _write_runs(content: Content, folder: Path) -> list[Path]:
     _write_text(curves["tex"], latex_figure(curves["png"].name, caption))
     plots.learning_curves(content.entries, caption, curves["png"], curves["svg"])
     return [*results.values(), *curves.values()]
+
+
+def _write_games(content: Content, folder: Path) -> list[Path]:
+    table = {kind: folder / f"table-2.{kind}" for kind in ("csv", "tex")}
+    curves = {kind: folder / f"curves.{kind}" for kind in ("csv", "png", "svg")}
+    sheet = table_2(content.games)
+    write_csv(table["csv"], [sheet.columns, *sheet.rows])
+    _write_text(table["tex"], latex_table(sheet))
+    write_csv(curves["csv"], evaluation_rows(content.games))
+    plots.curves_on_games(content.games, curves["png"], curves["svg"])
+    return [*table.values(), *curves.values()]
 
 
 def curves_title(content: Content) -> str:
@@ -137,14 +148,18 @@ def _names(folder: Path, stem: str) -> dict[str, Path]:
 
 
 def curve_rows(content: Content) -> list[list[Any]]:
-    """The learning curves as they are drawn, by episodes and by agent steps; `at` is the middle of a point."""
+    """The learning curves as they are drawn, of training and evaluations; `at` is the middle of a point.
+
+    Of evaluations of one trial, everything is over the episodes of each of them.
+    """
     columns = ("mean", "sd", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
-    rows: list[list[Any]] = [["label", "algorithm", "unit", "at", "trials", *columns]]
+    rows: list[list[Any]] = [["label", "algorithm", "of", "unit", "at", "trials", *columns]]
     for entry in content.entries:
         for curve in entry.curves.values():
             numbers = zip(*(getattr(curve.bands, column) for column in columns), strict=True)
             for at, of_point in zip(curve.x, numbers, strict=True):
-                rows.append([entry.label, entry.algorithm, curve.unit, exact(at), curve.n, *map(exact, of_point)])
+                names = [entry.label, entry.algorithm, curve.of, curve.unit]
+                rows.append([*names, exact(at), entry.run.experiment.trials, *map(exact, of_point)])
     return rows
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ import numpy as np
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory, Trial
-from mean_actor_critic.reports.content import Entry, Result, Search
+from mean_actor_critic.reports.content import Result, Search
 from mean_actor_critic.reports.digits import interval_heading
+from mean_actor_critic.reports.entries import Entry
+from mean_actor_critic.reports.games import OnGame
 from mean_actor_critic.reports.theory import (
     SOURCES,
     batch_in_words,
@@ -22,43 +25,24 @@ from mean_actor_critic.reports.theory import (
     rivals_of,
     sources_of,
 )
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colours: told apart by colour-blind readers
-COLOURS = {
-    "mac": "#D55E00",
-    "advantage_actor_critic": "#0072B2",
-    "actor_critic": "#009E73",
-    "advantage_reinforce": "#CC79A7",
-    "reinforce": "#7F7F7F",
-}
-DARK_COLOURS = {  # the same, lighter, for dark pages
-    "mac": "#FF8A3D",
-    "advantage_actor_critic": "#56B4E9",
-    "actor_critic": "#2FC89B",
-    "advantage_reinforce": "#E9A3CB",
-    "reinforce": "#A9B0B8",
-}
-# for algorithms that have none of their own, in the order of ALGORITHMS: light and dark
-_FURTHER = (("#8C510A", "#D9A566"), ("#5E3C99", "#B2A1E0"), ("#B2182B", "#F08080"), ("#01665E", "#5AB4AC"))
-PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}  # of a variance
+# Okabe and Ito's colours, of the parts of a variance
+PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}
 DARK_PARTS = {"actions": "#F0B833", "states": "#7CC7F0", "returns": "#8A9199", "trajectories": "#D46A9F"}
+_LINE = "#444444"
 DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart; names as Plotly has them
 _STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
 def colour_of(algorithm: str, dark: bool = False) -> str:
     """The colour of an algorithm's lines and points, on a light or a dark ground."""
-    own = DARK_COLOURS if dark else COLOURS
-    if algorithm in own:
-        return own[algorithm]
-    others = [name for name in ALGORITHMS if name not in COLOURS]
-    place = others.index(algorithm) if algorithm in others else 0
-    return _FURTHER[place % len(_FURTHER)][dark]
+    known = algorithm_of(algorithm)
+    return known.dark_colour if dark else known.colour
 
 
 def require_matplotlib() -> None:
@@ -68,21 +52,26 @@ def require_matplotlib() -> None:
 
 
 def dashes(entries: Sequence[Entry]) -> list[str]:
-    """How the line of each is drawn: the first of each algorithm solid."""
-    names = [entry.algorithm for entry in entries]
-    return [DASHES[names[:i].count(name) % len(DASHES)] for i, name in enumerate(names)]
+    """How the line of each is drawn: the first of each colour solid."""
+    colours = [colour_of(entry.algorithm) for entry in entries]
+    return [DASHES[colours[:i].count(colour) % len(DASHES)] for i, colour in enumerate(colours)]
+
+
+def _draw_curves(axes: "Axes", entries: Sequence[Entry], labels: Sequence[str], unit: float = 1) -> None:
+    """The line and the band of each run; x is counted in multiples of `unit`."""
+    for entry, label, dash in zip(entries, labels, dashes(entries), strict=True):
+        x, bands, colour = entry.curve.x / unit, entry.curve.bands, colour_of(entry.algorithm)
+        width = 2.2 if entry.algorithm == "mac" else 1.4
+        axes.plot(x, bands.mean, _STYLES[dash], color=colour, linewidth=width, label=_literal(label))
+        axes.fill_between(x, bands.mean_low, bands.mean_high, color=colour, alpha=0.2, linewidth=0)
+    axes.grid(alpha=0.25)
 
 
 def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
     """Mean return by episode with a band over trials, a line for each run; PNG or SVG."""
     with figure_of(files, (7.5, 4.5)) as figure:
         axes: Axes = figure.subplots()
-        for entry, dash in zip(entries, dashes(entries), strict=True):
-            curve, bands, colour = entry.curve, entry.curve.bands, colour_of(entry.algorithm)
-            width = 2.2 if entry.algorithm == "mac" else 1.4
-            label = _literal(entry.label)
-            axes.plot(curve.x, bands.mean, _STYLES[dash], color=colour, linewidth=width, label=label)
-            axes.fill_between(curve.x, bands.mean_low, bands.mean_high, color=colour, alpha=0.2, linewidth=0)
+        _draw_curves(axes, entries, [entry.label for entry in entries])
         handles, labels = axes.get_legend_handles_labels()
         order = np.argsort([entry.curve.bands.mean[-1] for entry in entries])[::-1]  # as the lines end
         axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
@@ -91,7 +80,38 @@ def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
         label = "Episode" if together == 1 else f"Episode (means of {together})"
         axes.set(xlabel=label, ylabel="Return", title=_literal(title))
         axes.set_xlim(1, max(2, *(entry.source.done for entry in entries)))
-        axes.grid(alpha=0.25)
+
+
+def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
+    """Scores of evaluations by agent steps, a panel for each game, a line for each run; PNG or SVG.
+
+    What the settings of all runs on a game have in common is said below its name. Bands are 95 % intervals over trials,
+    or their range where there are few; of one trial, they are over its games.
+    """
+    columns = min(3, len(games))
+    rows = -(-len(games) // columns)
+    most = max(len(on.results) + len(on.references) for on in games)  # lines of a legend
+    with figure_of(files, (1.0 + 4.2 * columns, rows * (3.4 + 0.2 * most))) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in panels[len(games) :]:
+            axes.set_visible(False)
+        for axes, on in zip(panels, games, strict=False):
+            entries = [result.entry for result in on.results]
+            trials = [entry.run.experiment.trials for entry in entries]
+            labels = [
+                f"{entry.label}, {n} trials" if n > 1 else f"{entry.label}, 1 trial (band: its games)"
+                for entry, n in zip(entries, trials, strict=True)
+            ]
+            _draw_curves(axes, entries, labels, unit=1e6)
+            for words, algorithm, score in on.references:
+                style, colour = (":", colour_of(algorithm)) if algorithm else ("--", _LINE)
+                axes.axhline(score, color=colour, linewidth=0.8, linestyle=style, label=words)
+            axes.set(xlabel="million agent steps", ylabel="score")
+            lines = textwrap.wrap(", ".join(on.in_common), 60)
+            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate("\n".join(lines), (0.5, 1), xytext=(0, 4), fontsize=8, **place)
+            axes.set_title(_literal(on.title), pad=6 + 11 * len(lines))
+            axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def scores(results: Sequence[Result], title: str, *files: Path) -> None:
@@ -129,7 +149,7 @@ def heat_maps(search: Search, title: str, *files: Path) -> None:
         for panel, (algorithm, heat) in zip(panels[0], search.maps.items(), strict=True):
             values = [[point.score if point else np.nan for point in line] for line in heat.points]
             image = panel.imshow(values, vmin=low, vmax=high, cmap="viridis", aspect="auto", interpolation="nearest")
-            panel.set_title(ALGORITHMS[algorithm].title)
+            panel.set_title(algorithm_of(algorithm).title)
             words = [f"{optimizer} {rate}".strip() for optimizer, rate in heat.columns]
             panel.set_xticks(range(len(words)), map(_literal, words), rotation=90, fontsize=6)
             if heat.rows != labelled:  # the same rows as the panel before need no names again
@@ -149,7 +169,7 @@ def sensitivity(search: Search, title: str, *files: Path) -> None:
         axes: Axes = figure.subplots()
         for algorithm, (values, share) in search.shares.items():
             width = 2.2 if algorithm == "mac" else 1.4
-            label = ALGORITHMS[algorithm].title
+            label = algorithm_of(algorithm).title
             axes.step(values, share, where="pre", color=colour_of(algorithm), linewidth=width, label=label)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="Score", ylabel="Share of settings that reach it", title=_literal(title))
@@ -168,7 +188,7 @@ def variances(trial: Trial, batches: Sequence[str], title: str, *files: Path) ->
                 value = np.array([number.value for number in numbers])
                 error = np.abs(np.array([[n.low, n.high] for n in numbers]).T - value)
                 panel.errorbar(episodes, value, yerr=error, color=colour_of(name), capsize=3, marker="o", markersize=4,
-                               linewidth=2.2 if name == "mac" else 1.4, label=ALGORITHMS[name].title)  # fmt: skip
+                               linewidth=2.2 if name == "mac" else 1.4, label=algorithm_of(name).title)  # fmt: skip
             panel.set(xlabel="Episode of training", title=batch_in_words(batch), yscale="log")
             panel.grid(alpha=0.25)
         panels[0][0].set_ylabel("Variance, all parameters")
@@ -191,7 +211,7 @@ def variance_sources(trial: Trial, batch: str, title: str, *files: Path) -> None
                 above, below = above + np.maximum(value, 0), below + np.minimum(value, 0)
             panel.axvline(0, color="#444444", linewidth=0.8)
             panel.axvline(100, color="#444444", linewidth=0.8, linestyle=":")
-            panel.set_yticks(range(len(names)), [ALGORITHMS[name].title for name in names])
+            panel.set_yticks(range(len(names)), [algorithm_of(name).title for name in names])
             panel.set(title=f"episode {moment.episode}", xlabel="% of the variance")
         panels[0][0].invert_yaxis()
         panels[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -205,7 +225,7 @@ def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
         for curve in theory.curves:
             style, label = (
                 "-" if curve.actions == 2 else "--",
-                f"{ALGORITHMS[curve.estimator].title}, {curve.actions} actions",
+                f"{algorithm_of(curve.estimator).title}, {curve.actions} actions",
             )
             colour = colour_of(curve.estimator)
             left.plot(curve.entropy, curve.amount, style, color=colour, marker="o", markersize=3, label=label)
@@ -213,7 +233,7 @@ def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
             right.fill_between(curve.entropy, curve.low, curve.high, color=colour, alpha=0.08, linewidth=0)
         for rival in rivals_of(theory):
             x, y = entropy_points(theory, rival)
-            label = f"{ALGORITHMS[rival].title}, networks"
+            label = f"{algorithm_of(rival).title}, networks"
             right.plot(x, y, "D", color=colour_of(rival), markeredgecolor="black", label=label if len(x) else None)
         left.set(ylabel="Variance saved, of its most", title="how much")
         right.set(ylabel="Share of the variance saved", title="which share")

@@ -11,24 +11,16 @@ from mean_actor_critic.reports.content import trials_in_words
 from mean_actor_critic.reports.digits import decimals_of, exact, interval_heading, rounded
 from mean_actor_critic.reports.statistics import summarise
 from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.studies.sweep import RULES, Outcome, Plan, Sweep, scores
 
 
 def settings_in_words(sweep: Sweep, settings: dict[str, Any]) -> str:
-    """What a point of the grid chose, without what all points share."""
-    rates = {"actor_lr", "critic_lr"}
-    tied = settings.get("actor_lr") == settings.get("critic_lr", settings.get("actor_lr"))
-    words = [
-        f"{name}={json.dumps(value).replace(' ', '')}"
-        for name, value in settings.items()
-        if name not in sweep.plan.grid.fixed and not (tied and name in rates)
-    ]
-    if tied and "actor_lr" in settings:
-        words.append(f"lr={settings['actor_lr']:g}")
-    return " ".join(words)
+    """What a point of the grid chose, by the names that the grid gives, without what all points share."""
+    chosen = sweep.plan.grid.as_given(settings)
+    return " ".join(f"{name}={json.dumps(value).replace(' ', '')}" for name, value in chosen.items())
 
 
 def extent(sweep: Sweep) -> str:
@@ -40,7 +32,7 @@ def extent(sweep: Sweep) -> str:
         for exhaustive in (False, True)
     )
     saved = f", {1 - played / all_of_them:.0%} of the episodes saved by stopping early" if played < all_of_them else ""
-    of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else ALGORITHMS[plan.algorithms[0]].title
+    of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else algorithm_of(plan.algorithms[0]).title
     grid = "the paper’s grid: " if is_papers_grid(plan) else ""
     return f"{grid}{points} settings of {of}, seed {plan.seed}{saved}; its cells took {_duration(sweep.seconds)}"
 
@@ -72,7 +64,9 @@ def winners_sheet(sweep: Sweep) -> Sheet:
         spread = summary_cells(chosen[algorithm], digits)[1:3]
         trials, episodes = won.returns.shape
         trained = [trials_in_words(trials, int(np.sum(won.diverged_at > 0))), str(episodes)]
-        rows.append([ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread, *trained])
+        rows.append(
+            [algorithm_of(algorithm).title, settings_in_words(sweep, won.settings), *by_rule, *spread, *trained]
+        )
     heading = interval_heading(chosen.values())
     columns = ["Algorithm", "settings", *RULES, "SD over trials", heading, "trials", "episodes"]
     return Sheet(f"Best by {sweep.plan.rule} ({RULES[sweep.plan.rule]})", columns, rows, left=2)

@@ -17,19 +17,30 @@ from mean_actor_critic.reports.digits import (
     decimals,
     decimals_of,
     exact,
+    in_millions,
     interval,
     interval_heading,
     rounded,
     with_interval,
 )
+from mean_actor_critic.reports.entries import extent, solved_words
+from mean_actor_critic.reports.evaluations import Score, best_score, last_score
+from mean_actor_critic.reports.games import PAPERS_STEPS, OnGame, title_on_games
 from mean_actor_critic.reports.sources import printable
-from mean_actor_critic.reports.statistics import Estimate, Summary, final_scores, summarise, trial_scores
+from mean_actor_critic.reports.statistics import Array, Estimate, Summary, final_scores, summarise, trial_scores
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.learners import STEPS
+from mean_actor_critic.spec.paper import ATARI_TRIALS
+from mean_actor_critic.spec.rules import GameRules
 from mean_actor_critic.studies.sweep import Sweep, is_sweep, scores
 
 OF_PROBABILITIES = 2  # decimals
+# columns of the results that a terminal has room for
+TERMINAL = (
+    "Algorithm", "mean", "SD over trials", "95 % interval", "range", "95 % interval or range", "trials",
+    "P(MAC better)", "paper",
+)  # fmt: skip
 
 
 class Sheet(NamedTuple):
@@ -39,6 +50,7 @@ class Sheet(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: int = 1  # columns of words, which stand to the left; numbers stand to the right
+    wide: tuple[str, ...] = ()  # further columns of words, which may take several lines
 
     def only(self, *columns: str) -> "Sheet":
         """The same with fewer columns."""
@@ -144,18 +156,142 @@ def _to_threshold(result: Result) -> str:
     return with_interval(median, 0).replace("inf", "never")
 
 
+# --- games -----------------------------------------------------------------------------------------------------------
+
+PAPER = f"paper ({in_millions(PAPERS_STEPS)}, {ATARI_TRIALS} trials)"
+PAPERS_NUMBERS = f"paper: the mean of {ATARI_TRIALS} trials after {in_millions(PAPERS_STEPS)} steps"
+OTHERS = {"random": "random", "TRPO": "trpo", "ES": "evolution"}  # further columns of the paper's table
+WIDE = 125  # columns of a terminal that has room for all of the table
+
+
+def table_2(games: Sequence[OnGame]) -> Sheet:
+    """The paper's Table 2 with the last evaluation of each run beside it."""
+    rows = [
+        [
+            on.title,
+            title_on_games(result.entry.algorithm),
+            result.extent,
+            rounded(result.score.summary.mean, on.digits),
+            interval(result.score.summary, on.digits).partition(" (")[0],  # how many a range is of stands beside it
+            result.score.n_in_words,
+            "–" if result.paper is None else f"{result.paper}",
+            *(f"{getattr(on.game, name)}" if on.game else "–" for name in OTHERS.values()),
+            result.notes or "–",
+        ]
+        for on in games
+        for result in on.results
+    ]
+    heading = interval_heading(result.score.summary for on in games for result in on.results)
+    columns = ["Game", "Algorithm", "steps", "score", heading, "n", PAPER, *OTHERS, "notes"]
+    title = "Atari: last evaluation, raw scores of whole games; steps are agent steps"
+    return Sheet(title, columns, rows, left=2, wide=("notes",))
+
+
+def evaluation_rows(games: Sequence[OnGame]) -> list[list[Any]]:
+    """Every evaluation of every trial with all digits, for a file."""
+    rows: list[list[Any]] = [
+        ["environment", "algorithm", "seed", "trial", "steps", "frames", "mean_score", "sd_over_games", "games",
+         "low", "high", "unfinished", "entropy", "training_score", "training_games", "notes"]
+    ]  # fmt: skip
+    for result in (result for on in games for result in on.results):
+        experiment, done = result.entry.run.experiment, result.entry.run.evaluations
+        rules = experiment.rules
+        for place, trial in enumerate(experiment.trial_numbers()):
+            for number in range(int(done.evaluated[place])):
+                scores_of_games = done.scores[place, number]
+                over_games = summarise(scores_of_games[np.isfinite(scores_of_games)])
+                steps = experiment.moment_of_evaluation(number)
+                more = [array[place, number] for array in done[2:] if array is not None]
+                rows.append(
+                    [
+                        *(experiment.environment, experiment.algorithm, experiment.seed, int(trial), steps),
+                        steps * rules.frame_skip if isinstance(rules, GameRules) else "",
+                        *(exact(over_games.mean), exact(over_games.sd), over_games.n),
+                        *(exact(over_games.low), exact(over_games.high)),
+                        *(int(x) if np.issubdtype(x.dtype, np.integer) else exact(float(x)) for x in more),
+                        ", ".join(result.differences),
+                    ]
+                )
+    return rows
+
+
+def _table_2_for_terminal(games: Sequence[OnGame], width: int) -> Table:
+    """Table 2 for a terminal of so many columns, with notes below, and less of the paper's in a narrow one."""
+    sheet = table_2(games)
+    algorithm, notes = sheet.columns.index("Algorithm"), sheet.columns.index("notes")
+    noted = dict.fromkeys(row[notes] for row in sheet.rows if row[notes] != "–")
+    numbers = {note: number for number, note in enumerate(noted, 1)}
+    rows = [list(row) for row in sheet.rows]
+    for row in rows:
+        row[algorithm] += f" [{numbers[row[notes]]}]" if row[notes] in numbers else ""
+    shown = [column for column in sheet.columns[:notes] if width >= WIDE or column not in OTHERS]
+    short = sheet._replace(rows=rows).only(*shown)
+    table = terminal_table(short._replace(columns=["paper" if column == PAPER else column for column in shown]))
+    below = [f"[{number}] {note}" for note, number in numbers.items()]
+    table.caption = Text("\n".join(map(printable, [PAPERS_NUMBERS, *below])))
+    table.caption_justify = "left"
+    return table
+
+
+def results_tables(content: Content, width: int) -> list[Table]:
+    """The results for a terminal of so many columns: Table 2, or a table for each number of episodes."""
+    if content.games:
+        return [_table_2_for_terminal(content.games, width)]
+    return [terminal_table(results_sheet(content, episodes).only(*TERMINAL)) for episodes in content.results]
+
+
+# --- single runs -----------------------------------------------------------------------------------------------------
+
+
 def run_table(run: Run) -> Table:
-    """What came out of one run, over the episodes that all of its trials have."""
+    """What came out of one run: returns over the episodes that all of its trials have, and evaluations."""
     experiment = run.experiment
+    unit = experiment.budget.unit
     returns = run.returns[:, : int(run.episodes_done.min())]
     episodes = returns.shape[1]
-    rows = {f"all {episodes} episodes": summarise(trial_scores(returns))} if episodes else {}
+    found: list[tuple[str, Score]] = []
+    if episodes:
+        found.append((f"all {episodes} episodes", _of_trials(trial_scores(returns))))
     if episodes > LAST:
-        rows[f"the last {LAST}"] = summarise(final_scores(returns, LAST))
-    digits = decimals_of(rows.values())
+        found.append((f"the last {LAST}", _of_trials(final_scores(returns, LAST))))
+    last, best = last_score(run), best_score(run)
+    if last and best:
+        found += [("the last evaluation", last), ("the best evaluation (chosen by its score)", best)]
+    digits = decimals_of(score.summary for _, score in found)
+    over = {score.over for _, score in found}
+    cells = [summary_cells(score.summary, digits) for _, score in found]
+    played = "games" if experiment.counts_updates else "episodes"
+    columns = {
+        f"Mean {'score' if experiment.counts_updates else 'return'} of": [name for name, _ in found],
+        f"after {unit}": [_count(score.moment, unit) for _, score in found],
+        "mean": [mean for mean, *_ in cells],
+        f"SD over {over.pop()}" if len(over) == 1 else "SD": [sd for _, sd, *_ in cells],
+        interval_heading(score.summary for _, score in found): [ends for _, _, ends, _ in cells],
+        "n": [score.n_in_words for _, score in found],
+        played: [str(score.played or "") for _, score in found],
+        "cut off": [str(score.cut_off) if experiment.counts_updates else "" for _, score in found],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]
     title = f"{experiment.environment}, {algorithm_of(experiment.algorithm).title}, seed {experiment.seed}"
-    columns = ["Mean return of", "mean", "SD over trials", interval_heading(rows.values()), "trials"]
-    return terminal_table(Sheet(title, columns, [[name, *summary_cells(row, digits)] for name, row in rows.items()]))
+    if unit == STEPS:
+        title += f"; {extent(run)}, which are agent steps of a trial"
+    if isinstance(experiment.rules, GameRules):
+        title += f", {experiment.rules.frame_skip} frames each"
+    table = terminal_table(Sheet(title, list(shown), rows))
+    table.caption = solved_words(run) or None
+    table.caption_justify = "left"
+    return table
+
+
+def _of_trials(values: Array) -> Score:
+    """Means over episodes of training [trials] as a row of the table."""
+    return Score(summarise(values), "trials", 0, 0, 0)
+
+
+def _count(amount: int, unit: str) -> str:
+    """Episodes, or steps for people; no text for none."""
+    return (in_millions(amount) if unit == STEPS else str(amount)) if amount else ""
 
 
 def diverged_line(run: Run) -> str | None:
@@ -212,11 +348,6 @@ def _sweep_cells(sweep: Sweep) -> list[str]:
         rounded(best, decimals([best])),
         str(lost),
     ]
-
-
-def in_millions(steps: int) -> str:
-    """Agent steps for people."""
-    return f"{steps / 1e6:.4g}M" if steps >= 10**5 else str(steps)
 
 
 def extent_and_mean(run: Run) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mean_actor_critic.errors import DamagedFileError
+from mean_actor_critic.errors import DamagedFileError, MissingFileError
 from mean_actor_critic.files import LARGEST_JSON, as_file_name, disk_faults, read_whole, write_whole
 
 LIST = "files.json"
@@ -40,7 +40,7 @@ def _listed(folder: Path) -> dict[str, str]:
     """Names and checksums of what the earlier report wrote; nothing if there is no list that can be trusted."""
     try:
         document = json.loads(read_whole(folder / LIST, LARGEST_JSON))
-    except (DamagedFileError, ValueError, RecursionError):
+    except (DamagedFileError, MissingFileError, ValueError, RecursionError):
         return {}
     files = document.get("files") if isinstance(document, dict) and document.get("format") == FORMAT else None
     if not isinstance(files, dict):
@@ -53,5 +53,5 @@ def _digest(file: Path) -> str | None:
     """SHA-256 of a regular file; None of anything else."""
     try:
         return hashlib.sha256(read_whole(file)).hexdigest()
-    except DamagedFileError:
+    except (DamagedFileError, MissingFileError):
         return None

@@ -1,6 +1,5 @@
 """One-file agents: a trained policy and all that is needed to use it. Runs on NumPy alone."""
 
-import html
 import json
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +19,7 @@ from mean_actor_critic.learning.networks import (
     softmax,
 )
 from mean_actor_critic.runs import store
+from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json
@@ -166,15 +166,10 @@ class Agent:
         }
 
     def __repr__(self) -> str:
-        return "\n".join(["Agent", *(f"  {name}: {words}" for name, words in self._facts().items())])
+        return as_text("Agent", self._facts())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
-            for name, words in self._facts().items()
-        )
-        return f"<table><caption>Agent</caption>{rows}</table>"
+        return as_html("Agent", self._facts())
 
 
 def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: Arrays) -> Networks:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from mean_actor_critic.engines import devices, vector
+from mean_actor_critic.engines.memory import memory_faults
 from mean_actor_critic.engines.play import compiled_returns, hosted_episodes
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
@@ -26,6 +27,7 @@ GAMES = 16  # Atari games at once
 NO_TRAINING = 2**30  # the number of an evaluation that none in training has
 
 
+@memory_faults("evaluation")
 def evaluate(
     player: Player,
     episodes: int = 100,

@@ -1,6 +1,5 @@
 """A run: a study on disk, as its readers see it. Reads the store only; imports no JAX."""
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -10,6 +9,7 @@ from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves,
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
+from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.learners import EPISODES, STEPS
@@ -274,16 +274,10 @@ class Run:
         return {**facts, "folder": str(self.path)}
 
     def __repr__(self) -> str:
-        lines = [f"  {name}: {words}" for name, words in self._facts().items()]
-        return "\n".join(["Run", *lines])
+        return as_text("Run", self._facts())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
-            for name, words in self._facts().items()
-        )
-        return f"<table><caption>Run</caption>{rows}</table>"
+        return as_html("Run", self._facts())
 
     def plot(self, unit: str | None = None, of: str | None = None) -> "Figure":
         """A figure of the learning curve: the mean over trials and every trial; needs matplotlib.

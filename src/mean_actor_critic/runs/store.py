@@ -301,7 +301,9 @@ def digest_of_document(document: Mapping[str, Any]) -> str:
 
 def write_checkpoint(path: Path, manifest: Manifest, position: int, arrays: Arrays) -> None:
     """Write a generation and drop those beyond `GENERATIONS`. `position` says how far the run is, over all trials."""
-    name = f"checkpoint-{position:012d}.safetensors"
+    # a run that was made longer may have one evaluation less than its last checkpoint: names go on from there
+    newest = max((number for number, _ in _checkpoints(path)), default=0)
+    name = f"checkpoint-{position if position >= newest else newest + 1:012d}.safetensors"
     write_arrays(path / name, arrays, {"format": CHECKPOINT_FORMAT, "run": manifest.digest})
     with disk_faults(path, "remove an old checkpoint"):
         for _, old in _checkpoints(path)[GENERATIONS:]:

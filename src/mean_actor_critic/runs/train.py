@@ -302,12 +302,12 @@ def resume(
     if changed:
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     require_memory(need(longer or experiment, spec.spaces, manifest.snapshots))
+    estimator = None if algorithm is None else _checked_estimator(experiment, algorithm)
+    _require_estimator(_with_estimator(experiment, estimator))  # before anything is written
     if longer is not None:
         with store.sole_writer(folder):
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
-    if algorithm is not None:
-        manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, algorithm))
-    _require_estimator(manifest.experiment)
+    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, estimator))
     with _shown(progress, on_progress, manifest.experiment) as show:
         return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -328,10 +328,18 @@ def _require_estimator(experiment: Experiment) -> None:
         raise InputError("algorithm", experiment.algorithm, "the function itself, given from Python: algorithm=…")
 
 
-def _with_estimator(experiment: Experiment, algorithm: Any) -> Experiment:
+def _checked_estimator(experiment: Experiment, algorithm: Any) -> Callable[..., Any] | None:
+    """The function that was given for a run's algorithm; None where a name was."""
     name, estimator = checked_algorithm(algorithm)
     if name != experiment.algorithm:
         raise InputError("algorithm", name, f"{experiment.algorithm}, which this run was started with")
+    return estimator
+
+
+def _with_estimator(experiment: Experiment, estimator: Callable[..., Any] | None) -> Experiment:
+    """The same experiment with a function to learn by; unchanged without one."""
+    if estimator is None:
+        return experiment
     return dataclasses.replace(experiment, setup=dataclasses.replace(experiment.setup, estimator=estimator))
 
 
@@ -528,7 +536,10 @@ def free_folder(name: str) -> Path:
 def _signature() -> inspect.Signature:
     """That of `train` with every setting as a keyword, for completion in notebooks."""
     own = inspect.signature(train)
-    known = {name: s.default for engine in ENGINES for name, s in reversed(settings_for_engine(engine).items())}
+    known: dict[str, Any] = {}
+    for engine in ENGINES:  # where engines have different usual values, that of the first is shown
+        for name, s in settings_for_engine(engine).items():
+            known.setdefault(name, s.default)
     keyword = inspect.Parameter.KEYWORD_ONLY
     named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     taken = {p.name for p in named}

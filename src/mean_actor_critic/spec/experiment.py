@@ -213,7 +213,9 @@ class Experiment:
             raise InputError(self.budget.unit, amount, f"more than the run has, {self.budget}")
         if getattr(self.setup, "schedule", "constant") != "constant":
             raise InputError(self.budget.unit, amount, f"{self.budget}: its learning rate has fallen to 0 there")
-        return dataclasses.replace(self, budget=self.budget._replace(amount=amount))
+        longer = dataclasses.replace(self, budget=self.budget._replace(amount=amount))
+        _require_extent(longer)
+        return longer
 
 
 def make_experiment(

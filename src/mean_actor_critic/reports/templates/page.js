@@ -65,46 +65,53 @@
 
   function results() {
     const budget = document.querySelector("input[name=budget]") ? chosen("budget") : Object.keys(data.results)[0];
-    const rows = data.results[budget];
+    const { rows, digits } = data.results[budget];
     const point = (row, place) => ({
       type: "scatter", mode: "markers", x: [row.mean], y: [place - (row.paper === null ? 0 : 0.13)], name: literal(row.label),
       marker: { color: colour(row.algorithm), size: 11 },
       error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.algorithm), thickness: 2.2, width: 5 },
-      customdata: [between(row.low, row.high, data.digits, row.range)],
-      hovertemplate: `%{x:.${data.digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
+      customdata: [between(row.low, row.high, digits, row.range)],
+      hovertemplate: `%{x:.${digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
     });
     const papers = rows.map((row, place) => ({ ...row, place })).filter((row) => row.paper !== null);
     const paper = {
       type: "scatter", mode: "markers", name: "paper", x: papers.map((row) => row.paper), y: papers.map((row) => row.place + 0.19),
       marker: { symbol: "diamond-open", size: 8, color: colour("soft") },
       error_x: { type: "data", array: papers.map((row) => row.spread), color: colour("soft"), thickness: 1.1, width: 3 },
-      hovertemplate: "%{x} ± %{error_x.array}<extra>paper</extra>",
+      customdata: papers.map((row) => (row.spread === null ? "" : ` ± ${row.spread}`)),
+      hovertemplate: "%{x}%{customdata}<extra>paper</extra>",
     };
     return draw("results-chart", [...rows.map(point), paper], {
       height: 70 + 52 * rows.length, hovermode: "closest",
-      xaxis: { title: { text: "Mean return" }, fixedrange: true, zeroline: false },
+      xaxis: { title: { text: `Mean ${data.value}` }, fixedrange: true, zeroline: false },
       yaxis: { tickvals: rows.map((_, place) => place), ticktext: rows.map((row) => wrapped(row.label)), range: [rows.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false },
     });
   }
 
   function wrapped(label) {
     const short = label.length > 46 ? `${label.slice(0, 22)}…${label.slice(-22)}` : label;
-    return short.length > 24 ? `${literal(short.slice(0, 24))}<br>${literal(short.slice(24))}` : literal(short);
+    const space = short.lastIndexOf(" ", 24);
+    const cut = space > 8 ? space : 24;
+    return short.length > 24 ? `${literal(short.slice(0, cut))}<br>${literal(short.slice(cut))}` : literal(short);
   }
 
   // --- learning curves ----------------------------------------------------------------------------------------------
 
-  const lines = data.lines;
-  const unit = () => (document.querySelector("input[name=unit]") ? chosen("unit") : "episodes");
-  const ends = () => lines.flatMap((line) => (line.curves[unit()] ? [line.curves[unit()].end] : [])); // a run may have no curve by steps
+  const chosenOr = (name, otherwise) => (document.querySelector(`input[name="${name}"]`) ? chosen(name) : otherwise);
+  const keys = [...new Set(data.tasks.flatMap((task) => task.lines.flatMap((line) => Object.keys(line.curves))))];
+  const task = () => data.tasks[Number(chosenOr("game", 0))];
+  const kind = () => chosenOr("kind", keys[0].split(" ")[0]);
+  const unit = () => chosenOr("unit", keys[0].split(" ")[1]);
+  const curveOf = (line) => line.curves[`${kind()} ${unit()}`]; // a run may have no curve by steps, or of evaluations
+  const ends = () => task().lines.filter(curveOf).map((line) => curveOf(line).end);
   const longest = () => Math.max(1, ...ends());
   let range = [1, 1];
   let hiddenLines = new Set();
 
-  const shownLines = () => lines.filter((line) => !hiddenLines.has(line) && line.curves[unit()]);
+  const shownLines = () => task().lines.filter((line) => !hiddenLines.has(line) && curveOf(line));
 
   function bandOf(line) {
-    const curve = line.curves[unit()];
+    const curve = curveOf(line);
     const name = chosen("centre");
     const centre = curve[name];
     if (chosen("band") === "interval") return { x: curve.x, centre, low: curve[`${name}_low`], high: curve[`${name}_high`], isRange: curve.range };
@@ -115,7 +122,7 @@
 
   function curves() {
     const shown = shownLines();
-    const digits = data.digits;
+    const { digits, references } = task();
     const bands = shown.flatMap((line) => {
       const { x, low, high } = bandOf(line);
       const edge = { type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip" };
@@ -124,28 +131,32 @@
     const middles = shown.map((line) => {
       const { x, centre, low, high, isRange } = bandOf(line);
       return {
-        type: "scatter", mode: "lines", x, y: centre, name: literal(line.label),
+        type: "scatter", mode: x.length > 1 ? "lines" : "markers", x, y: centre, name: literal(line.label),
         line: { color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2, dash: line.dash },
         customdata: low.map((value, i) => between(value, high[i], digits, isRange)),
         hovertemplate: `%{y:.${digits}f}%{customdata}<extra>%{fullData.name}</extra>`,
       };
     });
     readOut();
+    task().lines.forEach((line, i) => { byId("curves-legend").children[i].disabled = !curveOf(line); });
     const word = unit() === "steps" ? "Step" : "Episode";
     return draw("curves-chart", [...bands, ...middles], {
       height: innerWidth < 600 ? 340 : 460, hovermode: "x unified", dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
       xaxis: { title: { text: word }, range: [...range], zeroline: false, unifiedhovertitle: { text: `${word} %{x}` } },
-      yaxis: { title: { text: "Return" }, fixedrange: true, zeroline: false },
+      yaxis: { title: { text: data.value === "score" ? "Score" : "Return" }, fixedrange: true, zeroline: false },
+      shapes: references.map(({ algorithm, score }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: score, y1: score, line: { color: colour(algorithm ?? "soft"), width: 1, dash: algorithm ? "dot" : "dash" } })),
+      annotations: references.map(({ label, score }, i) => ({ xref: "paper", x: 1 - 0.24 * i, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
     });
   }
 
   // What the pointer shows, for those who do not use one.
   function readOut() {
     const at = Number(byId("at").value);
-    const words = shownLines().filter((line) => at <= line.curves[unit()].end).map((line) => {
+    const { digits } = task();
+    const words = shownLines().filter((line) => at <= curveOf(line).end).map((line) => {
       const { x, centre, low, high, isRange } = bandOf(line);
       const nearest = x.reduce((best, place, i) => (Math.abs(place - at) < Math.abs(x[best] - at) ? i : best), 0);
-      return `${line.label} ${centre[nearest].toFixed(data.digits)}${between(low[nearest], high[nearest], data.digits, isRange)}`;
+      return `${line.label} ${centre[nearest].toFixed(digits)}${between(low[nearest], high[nearest], digits, isRange)}`;
     });
     byId("values").textContent = words.join(" · ");
   }
@@ -169,14 +180,31 @@
     setRange(1, longest());
   }
 
+  // Evaluations are counted in one unit only: what is not there cannot be chosen.
+  function setKind() {
+    const units = [...document.querySelectorAll("input[name=unit]")];
+    for (const input of units) input.disabled = !keys.includes(`${kind()} ${input.value}`);
+    const first = units.find((input) => !input.disabled);
+    if (first && units.some((input) => input.checked && input.disabled)) first.checked = true;
+  }
+
+  function setTask() {
+    byId("curves-legend").replaceChildren();
+    hiddenLines = legend("curves-legend", task().lines, () => curves());
+    paintSwatches();
+  }
+
   function startCurves() {
-    hiddenLines = legend("curves-legend", lines, () => curves());
+    setTask();
+    onChoice("game", () => { setTask(); setUnit(); curves(); });
+    onChoice("kind", () => { setKind(); setUnit(); curves(); });
     onChoice("unit", () => { setUnit(); curves(); });
     onChoice("centre", curves);
     onChoice("band", curves);
     for (const id of ["from", "to"]) byId(id).addEventListener("change", () => { setRange(Number(byId("from").value), Number(byId("to").value)); curves(); });
     byId("whole").addEventListener("click", () => { setRange(1, longest()); curves(); });
     byId("at").addEventListener("change", () => curves());
+    setKind(); // browsers may remember what was chosen on an earlier visit
     setUnit();
     show(curves);
     byId("curves-chart").on("plotly_relayout", (change) => {
@@ -313,14 +341,14 @@
     }
   }
 
-  // --- all of it ----------------------------------------------------------------------------------------------------
+  // --- the whole page -----------------------------------------------------------------------------------------------
 
   function everything() {
     paintSwatches();
     for (const chart of charts) chart();
   }
 
-  if (lines.length) {
+  if (task().lines.length) {
     onChoice("budget", results);
     show(results);
     startCurves();
