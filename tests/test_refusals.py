@@ -24,7 +24,7 @@ from helpers import (
     run_python,
     snapshot,
 )
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import InputError, MissingFileError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import Run
@@ -347,7 +347,7 @@ def test_a_manifest_that_names_a_program_as_its_environment_does_not_run_it(file
 def test_an_old_environment_is_refused_without_further_warnings():
     script = """
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import InputError, MissingFileError
 try:
     find_environment("Ant-v4")
 except InputError:
@@ -388,3 +388,10 @@ main(sys.argv[1:])
     assert_refused(outcome, 1, "agent.safetensors: could not write: File too large")
     assert outcome.out == ""
     assert snapshot(files.agent.parent) == before
+
+
+@pytest.mark.parametrize("name", ["nothing", LONG])
+def test_a_path_where_nothing_is_is_missing_and_not_damaged(name):
+    with pytest.raises(MissingFileError, match="there is no such run folder or agent file"):
+        mean_actor_critic.evaluate(name)
+    message_of(lambda: Agent.load(name))

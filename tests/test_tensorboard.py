@@ -1,6 +1,7 @@
 """TensorBoard events hold the learning curves of the run that they lie in."""
 
 import os
+import shlex
 import signal
 import struct
 import subprocess
@@ -165,4 +166,14 @@ def test_a_log_that_cannot_be_written_holds_up_nobody(tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*command, *TINY_WORDS], stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 0
+    assert Run.load(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("engine", ["compiled", "hosted"])
+def test_neither_does_one_that_is_closed(engine, tmp_path):
+    words = [sys.executable, "-m", "mean_actor_critic", "train", "CartPole-v0", "--engine", engine]
+    command = shlex.join([*words, "--out", str(tmp_path / "run"), *TINY_WORDS])
+    done = subprocess.run(f"{command} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert "run folder" not in done.stdout
     assert Run.load(tmp_path / "run").finished

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -36,8 +36,15 @@ Watch = Callable[[str], Show]  # a label, to what shows its progress
 
 def say(line: str) -> None:
     """A line for people, on standard error. Where nobody can read it, nothing stops for that."""
+    errors = _standard_error()
     with contextlib.suppress(OSError, ValueError):  # a log file on a full disk, a pipe that nobody reads, or closed
-        print(line, file=sys.stderr, flush=True)
+        if errors is not None:
+            print(line, file=errors, flush=True)
+
+
+def _standard_error() -> TextIO | None:
+    """None where a process was started without (2>&-), which Python's types do not know of."""
+    return sys.stderr
 
 
 @contextlib.contextmanager
@@ -45,7 +52,7 @@ def progress_display(quiet: bool) -> Iterator[Watch]:
     """Within the block, `watch(label)` gives a function to call with each `Progress`."""
     if quiet:
         yield lambda _label: lambda _progress: None
-    elif sys.stderr.isatty() or _is_notebook():
+    elif ((errors := _standard_error()) is not None and errors.isatty()) or _is_notebook():
         with _bars() as watch:
             yield watch
     else:

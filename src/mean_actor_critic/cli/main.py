@@ -65,6 +65,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
+    _fill_standard_descriptors()
     words = sys.argv[1:] if arguments is None else arguments
     options = make_parser(words).parse_args(words)
     try:
@@ -84,6 +85,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _fill_standard_descriptors() -> None:
+    """Where a standard stream is closed (2>&-), let nothing else get its number: workers would lose it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
 
 
 def _leave(code: int, line: str) -> NoReturn:

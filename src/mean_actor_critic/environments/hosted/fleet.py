@@ -24,6 +24,7 @@ from mean_actor_critic.environments.hosted import worker as workers
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.machine import cores
+from mean_actor_critic.progress import say
 from mean_actor_critic.spec.checks import require_whole
 
 STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
@@ -107,8 +108,7 @@ class _Child:
                 self.last_lines.append(text)
                 if number <= SHOWN_LINES:
                     shown = text if number < SHOWN_LINES else "(more output is not shown)"
-                    with contextlib.suppress(OSError, ValueError):  # nobody reads it; the worker must not wait for us
-                        print(f"environment: {shown}", file=sys.stderr)
+                    say(f"environment: {shown}")
 
     def turn(self) -> None:
         """Let it take a turn."""
