@@ -12,7 +12,7 @@ from mean_actor_critic.spec.experiment import make_experiment
 
 ENVIRONMENT = "CartPole-v0"
 
-# The episodic learner's defaults, spelled out, because presets move on as better settings are found.
+# The defaults of the episodic learner, spelled out, because presets move on as better settings are found.
 REFERENCE = {
     "max_episode_steps": 200,
     "hidden": [64],

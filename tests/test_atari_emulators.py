@@ -14,6 +14,8 @@ from mean_actor_critic.environments.seeds import emulator_seed
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.spec.rules import GameRules
 
+pytestmark = pytest.mark.slow
+
 SEEDS = functools.partial(emulator_seed, 0, 0)
 
 

@@ -214,7 +214,8 @@ def test_one_kind_of_run_serves_games_too_and_what_games_do_not_have_is_refused(
     assert loaded.returns.shape == loaded.lengths.shape == (2, 0)  # single episodes are not kept
     assert mac.resume(finished.path, progress=False).digest == finished.digest
     several = (
-        {"engine": "compiled"}, {"episodes": 5}, {"max_episode_steps": 5}, {"env_kwargs": {"a": 1}}, {"preset": "paper"},
+        {"engine": "compiled"}, {"episodes": 5}, {"max_episode_steps": 5}, {"env_kwargs": {"a": 1}},
+        {"preset": "paper"},
         {"snapshots": 3}, {"algorithm": "reinforce"}, {"learner": "episodic"},
     )  # fmt: skip
     for refused in several:

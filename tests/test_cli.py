@@ -21,9 +21,13 @@ from helpers import (
     snapshot,
 )
 from mean_actor_critic import progress
+from mean_actor_critic.cli.main import COMMANDS
+from mean_actor_critic.learning.native import compiler
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import SETTINGS
+from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.experiment import settings_for_engine
+from mean_actor_critic.spec.learners import learners_on
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -98,6 +102,89 @@ def test_a_damaged_checkpoint_is_warned_of_in_one_line(files):
     assert store.read_manifest(files.run) == manifest
 
 
+# --- what runs, and for how long -------------------------------------------------------------------------------------
+
+SMALL = ("--set", "max_episode_steps=20", "hidden=8", "minibatches=2", "batch_size=4", "replay_capacity=16")
+GAME = ("--set", "environments=2", "screen_size=36", "evaluation_episodes=2", "evaluation_steps=4",
+        "evaluation_environments=2")  # fmt: skip
+
+
+def test_a_training_says_what_it_is():
+    outcome = mac("train", "CartPole-v1", "--out", "new", "--steps", "1_00", "--until", "1000", *SMALL)
+    assert outcome.code == 0
+    what, settings, where = outcome.err.splitlines()
+    for words in ("CartPole-v1: mac by the episodic learner", "compiled engine", "1 trial of 100 steps",
+                  "until the mean return is 1000", "at most 20 steps"):  # fmt: skip
+        assert words in what
+    assert settings == "settings: tuned for CartPole-v0"
+    assert where == "run folder: new"
+    run = Run.load("new")
+    assert run.experiment.budget == ("steps", 100)
+    assert run.steps_done.min() >= 100
+
+
+def test_a_training_without_tuned_settings_says_that_they_are_general(files):
+    outcome = mac("train", "Acrobot-v1", "--out", "new", "--episodes", "1", "--trials", "2", *SMALL)
+    what, settings, _ = outcome.err.splitlines()
+    assert "hosted engine; 2 trials of 1 episodes" in what
+    assert settings.startswith("settings: general: ")
+
+
+@pytest.mark.slow
+def test_a_training_on_a_game_says_more():
+    outcome = mac("train", "ALE/Pong-v5", "--out", "new", "--steps", "8", "--evaluate-every", "4", *GAME)
+    assert outcome.code == 0
+    what, settings, _ = outcome.err.splitlines()
+    assert "mac by the rollout learner; atari engine; 1 trial of 8 steps" in what
+    assert "settings: the paper's for Atari games" in settings
+    assert "agent steps, not frames" in settings
+    assert f"convolutions: {compiler() or 'XLA'}" in settings
+    assert Run.load("new").experiment.evaluation_moments().tolist() == [4, 8]
+
+
+def test_a_trial_ends_when_its_mean_return_is_high_enough():
+    words = ("--until", "0", "--episodes", "400", "--quiet", *SMALL)
+    assert mac("train", "CartPole-v0", "--out", "new", *words) == (0, "", "")
+    run = Run.load("new")
+    assert run.experiment.until == 0
+    assert run.status == ["solved at episode 100"]
+
+
+def test_evaluations_come_as_often_as_asked_for():
+    words = ("--evaluate-every", "2", "--episodes", "5", "--learner", "episodic", "--quiet", *SMALL)
+    assert mac("train", "CartPole-v0", "--out", "new", *words, "evaluation_episodes=3") == (0, "", "")
+    run = Run.load("new")
+    assert run.experiment.evaluation_moments().tolist() == [2, 4, 5]
+    assert run.evaluations.scores.shape == (1, 3, 3)
+
+
+def test_a_finished_run_goes_on_for_longer_and_says_what_it_is(files):
+    mac("train", "CartPole-v0", "--out", "long", *TINY_WORDS, "--episodes", "5", "--quiet")
+    outcome = mac("resume", "run", "--episodes", "5")
+    assert outcome.code == 0
+    what, _settings, where = outcome.err.splitlines()
+    assert "2 trials of 5 episodes" in what
+    assert where == "run folder: run"
+    assert np.array_equal(Run.load("run").returns, Run.load("long").returns)
+    assert mac("resume", "run").err == "run: already finished\n"
+
+
+def test_a_run_by_steps_goes_on_for_longer():
+    for folder, steps in (("short", "60"), ("long", "120")):
+        mac("train", "CartPole-v0", "--out", folder, "--steps", steps, "--quiet", *SMALL)
+    assert mac("resume", "short", "--steps", "1_20", "--quiet") == (0, "", "")
+    assert Run.load("short").digest == Run.load("long").digest
+
+
+def test_a_check_of_a_game_is_like_any_other():
+    outcome = mac("check", "ALE/Pong-v5")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines() == [
+        "ok      6 actions, observations of 4 × 84 × 84 pixels",
+        "ALE/Pong-v5: can be trained",
+    ]
+
+
 # --- lists of runs ---------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +227,14 @@ def test_a_long_name_is_folded_and_not_cut(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("--help",), ("--version",), ("train", "--help"), ("runs", "."), ("export", "run", "--out", "a.safetensors")],
+    [
+        ("--help",),
+        ("--version",),
+        ("train", "--help"),
+        ("train", "ALE/Pong-v5", "--help"),
+        ("runs", "."),
+        ("export", "run", "--out", "a.safetensors"),
+    ],
 )
 def test_what_does_not_train_does_not_wait_for_jax(files, words):
     script = """
@@ -171,16 +265,58 @@ def test_every_public_name_is_there_and_no_other():
         mean_actor_critic.trian  # noqa: B018
 
 
-def test_the_help_names_every_command_and_every_setting():
+def test_the_help_names_every_command():
     outcome = mac("--help")
     assert outcome.code == 0
-    for command in ("train", "resume", "runs", "evaluate", "export", "reproduce"):
+    for command in (command.name for command in COMMANDS):
         assert command in outcome.out
         assert mac(command, "--help").code == 0
-    settings = mac("train", "--help").out
-    for name, setting in SETTINGS.items():
-        assert f"  {name}=" in settings
-        assert setting.limits.allowed in settings
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        ((), "compiled"),
+        (("CartPole-v0",), "compiled"),
+        (("Acrobot-v1", "--engine", "hosted"), "hosted"),
+        (("ALE/Pong-v5",), "atari"),
+        (("--trials", "3", "ALE/Pong-v5"), "atari"),
+        (("--engine=atari",), "atari"),
+    ],
+)
+def test_the_help_of_training_is_about_the_task_at_hand(words, engine):
+    text = mac("train", *words, "--help").out
+    settings = settings_for_engine(engine)
+    listed = re.findall(r"^    (\w+)=(\S*)$", text, re.MULTILINE)
+    assert sorted(name for name, _ in listed) == sorted(settings)
+    for name, default in listed:
+        limits = settings[name].limits
+        assert limits.parse(default) == settings[name].default
+        assert f"{limits.help}: {limits.allowed}" in text
+    algorithms = text[text.index("\nalgorithms there") :]
+    for name, algorithm in ALGORITHMS.items():
+        assert (f"\n  {name} " in algorithms) == bool(set(algorithm.learners) & set(learners_on(engine)))
+    assert ("mac train ALE/Pong-v5 --help" in text) == (engine != "atari")
+
+
+def test_the_help_of_training_groups_settings_by_their_roles():
+    groups = {
+        "learner": "hidden",
+        "critic, .*": "critic_target",
+        "baseline, .*": "baseline_decay",
+        "environment": "max_episode_steps",
+        "evaluation": "evaluation_interval",
+    }
+    text = mac("train", "--help").out
+    places = [re.search(rf"\n  {role}:\n    {first}=", text).start() for role, first in groups.items()]
+    assert places == sorted(places)
+    assert "\n  game:\n    environments=16\n" in mac("train", "ALE/Pong-v5", "--help").out
+
+
+def test_the_help_of_training_says_what_was_tuned_for_the_environment():
+    assert "on CartPole-v0 these algorithms start from" in mac("train", "CartPole-v0", "--help").out
+    assert "start from" not in mac("train", "Acrobot-v1", "--help").out.partition("settings on")[2]
+    assert "a2c (Baselines' own):" in mac("train", "ALE/Pong-v5", "--help").out
 
 
 def test_the_version_is_that_of_the_package():
@@ -214,7 +350,7 @@ def test_progress_of_a_segment_without_an_end_has_no_mean(capsys, monkeypatch):
         for done, mean in ((1, 5.0), (2, float("nan")), (3, 7.25)):
             show(progress.Progress(done, 9, mean, diverged=0))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(", ")[:2] for line in lines] == [["run: 22.2%", "return –"], ["run: 33.3%", "return 7.2"]]
+    assert [line.split(", ")[:2] for line in lines] == [["run: 22.2%", "return –"], ["run: 33.3%", "return 7.25"]]
 
 
 @pytest.mark.parametrize(

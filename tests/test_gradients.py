@@ -144,6 +144,7 @@ def test_theorem_1_and_2_for_independent_states(seed, size, sharper):
         np.testing.assert_allclose(parts, measured.independent, rtol=0, atol=1e-10 * scale**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discounted", [True, False])
 def test_with_true_values_every_estimator_is_unbiased_and_with_others_two_are(discounted):
     random = np.random.default_rng(3)
@@ -278,6 +279,7 @@ def test_the_variance_split_adds_up_to_the_total():
     assert moment.row("mac", "1")["actions"].value == 0.0
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_exact_numbers_as_often_as_they_promise(monkeypatch):
     monkeypatch.setattr(deep, "RESAMPLES", 300)
     problem, policy, table, agent = small_world()
@@ -360,6 +362,7 @@ def test_bad_batches_are_refused(tmp_path, batches):
     assert_refused(mac("gradients", files.run, "--quiet", "--batch-sizes", batches), 2, "batch sizes")
 
 
+@pytest.mark.slow
 def test_hosted_networks_are_measured_too_even_without_any_variance(tmp_path):
     settings = {**TINY, "max_episode_steps": 10}
     run = train(Tiny, trials=1, episodes=2, out=tmp_path / "run", snapshots=2, workers=1, **settings)

@@ -7,10 +7,10 @@ import pytest
 
 from helpers import TINY_WORDS, arrays_of, assert_refused, mac, mac_within, run_python, tiny_run
 from mean_actor_critic import machine
-from mean_actor_critic.cli import shared
+from mean_actor_critic.cli import training
 from mean_actor_critic.engines import memory
 from mean_actor_critic.errors import OutOfMemoryError
-from mean_actor_critic.runs.atari_run import AtariRun
+from mean_actor_critic.runs.run import Run
 
 # 8.8 GB of replay
 LARGE = ("train", "CartPole-v0", "--trials", "200", "--episodes", "3", "--quiet", "--set", "replay_capacity=1000000",
@@ -48,10 +48,11 @@ def test_what_is_said_to_be_needed_is_as_many_copies_as_were_measured_of_what_a_
 
 def test_the_same_of_a_game(tmp_path):
     words = ["train", "ALE/Pong-v5", "--steps", "8", "--out", tmp_path / "run", "--trials", "2"]
-    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_games=2"]
+    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_episodes=2"]
     assert mac(*words, "--set", *settings, "evaluation_steps=4").code == 0
-    run = AtariRun.load(tmp_path / "run")
-    assert memory.need(run.experiment, run.manifest.spaces).size == 3 * states_in(run)
+    run = Run.load(tmp_path / "run")
+    counters = 2 * 8  # of the two trials' replay, which holds nothing and is not written
+    assert memory.need(run.experiment, run.manifest.spaces).size == 3 * (states_in(run) + counters)
 
 
 def test_snapshots_count_too_and_a_search_writes_no_checkpoints(tmp_path):
@@ -65,8 +66,8 @@ def test_snapshots_count_too_and_a_search_writes_no_checkpoints(tmp_path):
 def test_a_run_that_takes_much_says_so_when_it_starts(tmp_path, monkeypatch):
     words = ("train", "CartPole-v0", *TINY_WORDS, "--out")
     assert "memory" not in mac(*words, tmp_path / "small").err
-    monkeypatch.setattr(shared, "MENTIONED", 0)
-    assert "; takes 0.0 GB of memory; run folder" in mac(*words, tmp_path / "large").err
+    monkeypatch.setattr(training, "MENTIONED", 0)
+    assert "; takes 0.0 GB of memory\nrun folder" in mac(*words, tmp_path / "large").err
 
 
 def test_a_run_that_was_begun_elsewhere_is_refused_when_it_is_resumed(files, monkeypatch):

@@ -11,9 +11,11 @@ import pytest
 from scipy import stats
 
 import browser as browsers
+import mean_actor_critic as mac
 import synthetic
-from helpers import copy_of_tiny_run, mac, snapshot
+from helpers import copy_of_tiny_run, snapshot
 from mean_actor_critic.reports import content as contents
+from mean_actor_critic.reports import curves
 from mean_actor_critic.reports.files import latex, write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
@@ -191,7 +193,7 @@ def test_the_answer_comes_first_with_its_numbers(desktop, study):
     mean = study["mac"].returns.mean(axis=1, dtype=np.float64).mean()
     assert answer.startswith(f"On Cart Pole, MAC has the highest mean return: {mean:.1f} (95 % interval ")
     assert "10 trials) over 250 episodes" in answer
-    for name in ALGORITHMS:
+    for name in study:
         assert name == "mac" or f"against {ALGORITHMS[name].title}" in answer
     assert "9/10 trials of REINFORCE" in answer
     assert "the paper’s order (" in answer
@@ -213,21 +215,80 @@ def test_the_switches_change_what_is_drawn(desktop, study):
     place = list(drawn(desktop)).index("MAC")
     low, high = bands(desktop)[place]
     half = stats.t.ppf(0.975, n - 1) * returns.std(axis=0, ddof=1) / np.sqrt(n)
-    np.testing.assert_allclose(high - low, 2 * half, rtol=1e-3, atol=1e-2)
+    seen = returns.min(axis=0), returns.max(axis=0)  # no band goes beyond
+    middle, sd = returns.mean(axis=0), returns.std(axis=0, ddof=1)
+    np.testing.assert_allclose(low, np.clip(middle - half, *seen), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(high, np.clip(middle + half, *seen), rtol=1e-3, atol=1e-2)
     desktop.click("#band label:nth-of-type(2)")
     low, high = bands(desktop)[place]
-    np.testing.assert_allclose(high - low, 2 * returns.std(axis=0, ddof=1), rtol=1e-3, atol=1e-2)
+    assert np.any(middle + sd > seen[1])
+    np.testing.assert_allclose(low, np.clip(middle - sd, *seen), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(high, np.clip(middle + sd, *seen), rtol=1e-3, atol=1e-2)
     desktop.click("#centre label:nth-of-type(2)")
     _, middle = drawn(desktop)["MAC"]
     np.testing.assert_allclose(middle, stats.trim_mean(returns, 0.25, axis=0), rtol=1e-4)
     assert desktop.complaints() == []
 
 
+def test_the_curves_can_be_drawn_by_steps(desktop, study):
+    desktop.click("#unit label:nth-of-type(2)")
+    lines = drawn(desktop)
+    assert set(lines) == {ALGORITHMS[name].title for name in study}
+    end = 0
+    for name, run in study.items():
+        expected = curves.by_steps(run.curves)
+        x, y = lines[ALGORITHMS[name].title]
+        np.testing.assert_allclose(x, expected.x, rtol=1e-4)
+        np.testing.assert_allclose(y, expected.bands.mean, rtol=1e-4)
+        end = max(end, expected.end)
+    layout = "document.getElementById('curves-chart')._fullLayout.xaxis"
+    assert desktop.evaluate(f"{layout}.range") == [1, end]
+    assert desktop.evaluate(f"{layout}.title.text") == "Step"
+    assert desktop.evaluate("[...document.querySelectorAll('.unit')].map(e => e.textContent)") == ["Steps", "step"]
+    assert desktop.evaluate("document.getElementById('to').max") == str(end)
+    assert all(name in desktop.evaluate("document.getElementById('values').textContent") for name in lines)
+    desktop.evaluate("(e => { e.value = 99; e.dispatchEvent(new Event('change')); })(document.getElementById('at'))")
+    mac = curves.by_steps(study["mac"].curves)
+    value = mac.bands.mean[np.abs(mac.x - 99).argmin()]
+    assert f"MAC {value:.1f} [" in desktop.evaluate("document.getElementById('values').textContent")
+    desktop.click("#unit label:nth-of-type(1)")
+    assert desktop.evaluate(f"{layout}.range") == [1, 250]
+    assert len(drawn(desktop)["MAC"][0]) == 250
+    assert desktop.complaints() == []
+
+
+def test_the_axis_can_be_switched_with_the_keyboard(desktop):
+    desktop.evaluate("document.querySelector('input[name=unit]').focus()")
+    desktop.press("ArrowRight", 39)
+    assert desktop.evaluate("document.querySelector('input[name=unit]:checked').value") == "steps"
+    assert desktop.evaluate("document.getElementById('curves-chart')._fullLayout.xaxis.title.text") == "Step"
+
+
+def test_few_trials_show_their_range_and_their_digits_on_the_charts(visit, tmp_path):
+    values = np.array([[-0.75], [1.25]]) + np.zeros((2, 4))
+    synthetic.make_run(tmp_path / "run", returns=values)
+    make_report(tmp_path / "out", tmp_path / "run")
+    shown = visit(tmp_path / "out" / "index.html")
+    ((low, high),) = bands(shown)
+    assert (set(low), set(high)) == ({-0.75}, {1.25})
+    words = "MAC 0.250 (range -0.750 to 1.250)"
+    assert shown.evaluate("document.getElementById('values').textContent") == words
+    point = shown.evaluate(
+        "(t => [t.customdata[0], t.hovertemplate])(document.getElementById('results-chart').data[0])"
+    )
+    assert point[0] == " (range -0.750 to 1.250)"
+    assert "%{x:.3f}" in point[1]
+    shown.click("#band label:nth-of-type(2)")
+    ((low, high),) = bands(shown)  # the mean less its SD lies below all that was seen
+    assert (set(low), set(high)) == ({-0.75}, {1.25})
+    assert shown.complaints() == []
+
+
 def test_the_bands_of_interquartile_means_hold_the_truth_as_often_as_they_say():
     random = np.random.default_rng(0)
-    curves = [contents.curve_of(random.normal(0, 1, (20, 300))) for _ in range(40)]
+    found = [curves.by_episodes(random.normal(0, 1, (20, 300))).bands for _ in range(40)]
     for low, high in (("mean_low", "mean_high"), ("iqm_low", "iqm_high")):
-        held = np.mean([(getattr(c, low) < 0) & (getattr(c, high) > 0) for c in curves])
+        held = np.mean([(getattr(bands, low) < 0) & (getattr(bands, high) > 0) for bands in found])
         assert held == pytest.approx(0.95, abs=0.015)
 
 
@@ -256,7 +317,7 @@ def test_everything_can_be_done_with_the_keyboard(desktop):
         seen.append(desktop.evaluate("(e => e.id || e.name || e.textContent)(document.activeElement)"))
         if seen[-1] == "REINFORCE":
             break
-    assert {"budget", "centre", "band", "from", "to", "whole", "MAC"} <= set(seen)
+    assert {"budget", "unit", "centre", "band", "from", "to", "whole", "MAC"} <= set(seen)
     desktop.press(" ", 32)
     assert "REINFORCE" not in drawn(desktop)
     assert desktop.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -352,7 +413,7 @@ def test_names_are_shown_as_text_and_never_become_files(visit, tmp_path, monkeyp
     after = snapshot(tmp_path)
     written = set(after) - set(before)
     assert {name for name in written if not name.startswith("work/deeper/out")} == set()
-    assert {file.name for file in (away / "out").iterdir()} == RUN_FILES | {"index.html"}
+    assert {file.name for file in (away / "out").iterdir()} == RUN_FILES | {"index.html", "files.json"}
     assert {name: after[name] for name in before} == before
     shown = visit(away / "out" / "index.html", 360)
     assert shown.complaints() == []
@@ -391,7 +452,7 @@ def test_latex_is_escaped(tmp_path, page):
 
 
 def test_every_table_and_figure_is_written_beside_the_page(page):
-    assert {file.name for file in page.parent.iterdir()} == RUN_FILES | SEARCH_FILES | {"index.html"}
+    assert {file.name for file in page.parent.iterdir()} == RUN_FILES | SEARCH_FILES | {"index.html", "files.json"}
     for file in page.parent.iterdir():
         content = file.read_bytes()
         assert content.startswith(b"\x89PNG") == (file.suffix == ".png")
@@ -420,9 +481,7 @@ def test_the_protocol_says_where_everything_came_from(desktop, folder, study, sw
 
 def test_the_best_agent_plays_on_the_page(visit, tmp_path):
     run = copy_of_tiny_run(tmp_path).run
-    outcome = mac("report", run, "--out", tmp_path / "out")
-    assert outcome.code == 0, outcome
-    assert outcome.out.splitlines()[-1].startswith(f"{tmp_path / 'out' / 'index.html'}: ")
+    assert mac.report(run, tmp_path / "out")[-1] == tmp_path / "out" / "index.html"
     shown = visit(tmp_path / "out" / "index.html")
     assert shown.wait_for("document.querySelector('video').readyState >= 1")
     assert shown.evaluate("document.querySelector('video').duration") > 0
@@ -432,7 +491,5 @@ def test_the_best_agent_plays_on_the_page(visit, tmp_path):
 
 def test_a_page_without_a_video_says_why(tmp_path):
     run = synthetic.make_run(tmp_path / "run")  # with curves, but without networks
-    assert mac("report", run.path, "--out", tmp_path / "out").code == 0
-    assert "No video: " in (tmp_path / "out" / "index.html").read_text()
-    assert mac("report", run.path, "--out", tmp_path / "out", "--no-video").code == 0
-    assert "No video was asked for." in (tmp_path / "out" / "index.html").read_text()
+    assert "No video: " in mac.report(run, tmp_path / "out")[-1].read_text()
+    assert "No video was asked for." in mac.report(run, tmp_path / "out", video=False)[-1].read_text()

@@ -40,7 +40,63 @@ WHOLE = "a whole number from"
 BAD_INPUT = {
     "no command": ((), ("COMMAND",)),
     "an unknown command": (("trian",), ("COMMAND", "'trian'", "train")),
-    "an unknown option": ((*TRAIN, "--trails", "3"), ("--trails",)),
+    "an unknown option": ((*TRAIN, "--trails", "3"), ("--trails", "did you mean --trials?")),
+    "an option that nothing is like": ((*TRAIN, "--zzz", "3"), ("mac train: unrecognized arguments: --zzz 3",)),
+    "an option of two lines": ((*TRAIN, "--z\nz"), ("--z z",)),
+    "an option for the discount": ((*TRAIN, "--gamma", "0.9"), ("--gamma", "--set discount=")),
+    "an option for the learning rate": ((*TRAIN, "--lr", "0.9"), ("--lr", "actor_lr and critic_lr", "--set")),
+    "an option for one learning rate": (
+        (*TRAIN, "--learning-rate", "0.9"),
+        ("--learning-rate", "actor_lr and critic_lr", "--set"),
+    ),
+    "an option for the learning rate of games": (
+        ("train", "ALE/Pong-v5", "--learning-rate=0.9"),
+        ("--learning-rate", "--set learning_rate="),
+    ),
+    "an option for the steps": ((*TRAIN, "--total-timesteps", "9"), ("--total-timesteps", "(--steps)")),
+    "an option for environments": ((*TRAIN, "--n-envs", "9"), ("--n-envs", "environments, for learners with several")),
+    "another option for environments": (("train", "ALE/Pong-v5", "--num-envs", "9"), ("environments", "--set")),
+    "an option for trials": ((*TRAIN, "--seeds", "9"), ("--seeds", "(--trials)")),
+    "an option for the environment": (("train", "--env", "CartPole-v0"), ("--env", "the first argument")),
+    "a setting as an option": ((*TRAIN, "--batch-size", "9"), ("--batch-size", "--set batch_size=")),
+    "an option of training where nothing is trained": (
+        ("evaluate", "run", "--gamma", "0.9"),
+        ("mac evaluate: unrecognized arguments: --gamma 0.9",),
+    ),
+    "a setting by another library's name": ((*TRAIN, "--set", "gamma=0.9"), ("setting", "'gamma'", "discount")),
+    "steps and episodes": ((*TRAIN, "--steps", "9", "--episodes", "9"), ("--episodes", "not allowed with", "--steps")),
+    "episodes of a game": (("train", "ALE/Pong-v5", "--episodes", "9"), ("episodes: 9", "steps")),
+    "no time at all": ((*TRAIN, "--steps", "0"), ("steps: 0", WHOLE)),
+    "no number to end at": ((*TRAIN, "--until", "nan"), ("until: nan", "a number")),
+    "evaluations less than never": ((*TRAIN, "--evaluate-every", "-1"), ("evaluation_interval: -1", WHOLE)),
+    "an unknown learner": ((*TRAIN, "--learner", "episodc"), ("learner", "'episodc'", "did you mean episodic?")),
+    "the learner of another engine": ((*TRAIN, "--learner", "rollout"), ("learner", "'rollout'", "episodic")),
+    "an algorithm of another engine": ((*TRAIN, "--algorithm", "a2c"), ("algorithm", "'a2c'", "by the learner")),
+    "a protocol without a game": ((*TRAIN, "--protocol", "machado"), ("protocol", "'machado'", "Atari")),
+    "a preset with a game": (("train", "ALE/Pong-v5", "--preset", "paper"), ("preset", "'paper'", "protocol")),
+    "snapshots of a game": (("train", "ALE/Pong-v5", "--snapshots", "2"), ("snapshots", "episodes")),
+    "keyword arguments for a game": (("train", "ALE/Pong-v5", "--env-kwargs", "a=1"), ("env_kwargs", "settings")),
+    "a time limit in steps for a game": (
+        ("train", "ALE/Pong-v5", "--max-episode-steps", "9"),
+        ("max_episode_steps: 9", "max_episode_frames"),
+    ),
+    "a game by the compiled engine": (("train", "ALE/Pong-v5", "--engine", "compiled"), ("engine", "atari for")),
+    "Cart Pole by the engine of games": ((*TRAIN, "--engine", "atari"), ("'CartPole-v0'", "an Atari game")),
+    "checking a game with a time limit": (("check", "ALE/Pong-v5", "--max-episode-steps", "9"), ("settings",)),
+    "searching a game": (("sweep", "ALE/Pong-v5"), ("task", "'ALE/Pong-v5'", "too long to search")),
+    "resuming with another unit": (("resume", "run", "--steps", "9"), ("steps: 9", "episodes, which this run counts")),
+    "resuming with less": (("resume", "run", "--episodes", "2"), ("episodes: 2", "more than the run has, 3 episodes")),
+    "reproducing Cart Pole by steps": (("reproduce", "cart-pole", "--steps", "9"), ("--steps", "mac reproduce atari")),
+    "reproducing Cart Pole with settings": (
+        ("reproduce", "cart-pole", "--set", "noop_max=9"),
+        ("--set: 'noop_max=9'", "mac reproduce atari"),
+    ),
+    "reproducing games by episodes": (("reproduce", "atari", "--episodes", "9"), ("--episodes: 9", "--steps")),
+    "reproducing another game": (("reproduce", "atari", "--game", "pnog"), ("--game", "'pnog'", "did you mean pong?")),
+    "reproducing games with another algorithm": (
+        ("reproduce", "atari", "--algorithm", "reinforce", "--trials", "1"),
+        ("algorithm", "'reinforce'", "a2c"),
+    ),
     "no environment": (("train",), ("ENV",)),
     "an unknown environment": (("train", "CartPole-v9"), ("environment", "'CartPole-v9'", "did you mean CartPole-v1")),
     "an environment of two lines": (("train", "Cart\nPole"), ("environment", r"'Cart\nPole'", "a Gymnasium id")),
@@ -141,8 +197,13 @@ BAD_INPUT = {
     "listing nothing": (("runs", "nothing"), ("DIR: 'nothing'", "a folder")),
     "listing a file": (("runs", "agent.safetensors"), ("DIR: 'agent.safetensors'", "a folder")),
     "listing too long a name": (("runs", LONG), ("DIR", LONG, "a folder")),
-    "evaluating nothing": (("evaluate", "nothing"), ("RUN|AGENT: 'nothing'", "a run folder or an agent")),
-    "evaluating too long a name": (("evaluate", LONG), ("RUN|AGENT", LONG, "a run folder or an agent")),
+    "evaluating nothing": (("evaluate", "nothing"), ("nothing: there is no such run folder or agent file",)),
+    "evaluating too long a name": (("evaluate", LONG), (f"{LONG}: there is no such run folder",)),
+    "watching nothing": (
+        ("watch", "nothing", "--out", "v.mp4"),
+        ("nothing: there is no such run folder or agent file",),
+    ),
+    "measuring nothing": (("gradients", "nothing"), ("nothing: there is no such run folder or agent file",)),
     "evaluating a folder of runs": (("evaluate", "."), ("run: '.'", "a run folder")),
     "evaluating a manifest": (("evaluate", "run/manifest.json"), ("run/manifest.json", "safetensors")),
     "evaluating Cart Pole by the rules of games": (("evaluate", "run", "--set", "noop_max=3"), ("settings", "Atari")),
@@ -319,7 +380,7 @@ def test_a_process_that_runs_out_of_room_keeps_the_earlier_agent(files):
     before = snapshot(files.agent.parent)
     script = """
 import resource, sys
-from mean_actor_critic.cli import main
+from mean_actor_critic.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 main(sys.argv[1:])
 """

@@ -12,12 +12,11 @@ from mean_actor_critic.gradients.moments import measure_trial
 from mean_actor_critic.gradients.theory import read_theory
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.experiment import make_experiment
-from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.grid import grid_from_json
-from mean_actor_critic.spec.presets import PRESETS, preset
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, COMPARED, papers_grid
+from mean_actor_critic.spec.presets import PRESETS, settings_of_preset
 from mean_actor_critic.studies import theorems
-from mean_actor_critic.studies.classic import reproduce
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
+from mean_actor_critic.studies.reproduce import classic, reproduce
 from mean_actor_critic.studies.sweep import Rung, Sweep
 
 pytestmark = pytest.mark.slow
@@ -32,23 +31,23 @@ def quiet(_label):
 
 
 def test_winners_are_trained_with_what_they_were_searched_with_and_defaults_not_presets(tmp_path):
-    winners = {name: {**SMALL, "actor_lr": 0.02} for name in ALGORITHMS}
-    runs = [run for run, reused in reproduce(CART_POLE, tmp_path, 2, 2, 0, quiet, winners) if not reused]
+    winners = {name: {**SMALL, "actor_lr": 0.02} for name in COMPARED}
+    runs = [run for run, reused in reproduce(classic(CART_POLE, tmp_path, 2, 2, 0, winners), quiet) if not reused]
     assert len(runs) == 5
     for run in runs:
         settings = run.experiment.settings()
         assert {name: settings[name] for name in winners["mac"]} == winners["mac"]
         assert settings["activation"] == "relu"  # the default; every preset has tanh
         assert settings["discount"] == 0.9999
-    again = [reused for _, reused in reproduce(CART_POLE, tmp_path, 2, 2, 0, quiet, winners)]
+    again = [reused for _, reused in reproduce(classic(CART_POLE, tmp_path, 2, 2, 0, winners), quiet)]
     assert again == [True] * 5
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", COMPARED)
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "tuned"])
 def test_the_paper_s_presets_are_settings_of_its_search(algorithm, name):
     for environment in PRESETS[name]:
-        found = preset(environment, algorithm, name)
+        found = settings_of_preset(environment, algorithm, name)
         points = grid_from_json(papers_grid(environment)).points(algorithm)
         asked = make_experiment(environment, algorithm, 1, 1, 0, found)
         assert asked in [make_experiment(environment, algorithm, 1, 1, 0, point) for point in points]
@@ -58,12 +57,12 @@ def test_presets_are_asked_for_by_name(tmp_path):
     words = ("train", "CartPole-v0", "--trials", "1", "--episodes", "1", "--max-episode-steps", "5")
     assert mac(*words, "--preset", "paper", "--out", tmp_path / "run").code == 0
     settings = Run.load(tmp_path / "run").experiment.settings()
-    wanted = preset("CartPole-v0", "mac", "paper")
+    wanted = settings_of_preset("CartPole-v0", "mac", "paper")
     assert {name: settings[name] for name in wanted} == wanted
     assert_refused(mac("train", "CartPole-v1", "--preset", "paper"), 2, "tuned for CartPole-v1")
     assert_refused(mac("train", "CartPole-v0", "--preset", "any"), 2, "--preset")
-    assert_refused(mac("train", "ALE/Pong-v5", "--preset", "paper"), 2, "--protocol")
-    assert "tuned" in message_of(lambda: preset("CartPole-v0", "mac", "any"))
+    assert_refused(mac("train", "ALE/Pong-v5", "--preset", "paper"), 2, "protocol")
+    assert "tuned" in message_of(lambda: settings_of_preset("CartPole-v0", "mac", "any"))
     for study in ("theorems", "atari"):
         assert_refused(mac("reproduce", study, "--preset", "paper"), 2, "--preset")
     assert_refused(mac("reproduce", "cart-pole", "--full", "--preset", "paper"), 2, "--preset")

@@ -209,6 +209,7 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6 + 1e-5 * float(jnp.abs(wanted).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
@@ -336,6 +337,7 @@ def test_nothing_crosses_the_reset_between_two_games(algorithm):
         assert np.abs(moved).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
     """Each screen pays for one action; every episode is one step long."""

@@ -8,6 +8,15 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from mean_actor_critic.reports import statistics
+from mean_actor_critic.reports.digits import (
+    decimals,
+    decimals_of,
+    exact,
+    interval,
+    interval_heading,
+    rounded,
+    with_interval,
+)
 from mean_actor_critic.reports.statistics import (
     Estimate,
     Summary,
@@ -16,7 +25,6 @@ from mean_actor_critic.reports.statistics import (
     final_scores,
     holm,
     interquartile_mean,
-    interval_text,
     median_episodes,
     probability_of_improvement,
     summarise,
@@ -105,12 +113,40 @@ def test_intervals_move_and_stretch_with_the_values(summary, values, shift, scal
 @pytest.mark.parametrize("summary", [summarise, interquartile_mean])
 def test_values_that_allow_no_interval_have_a_dash_and_equal_ones_a_point(summary):
     assert summary([3.0])[:1] + summary([3.0])[4:] == (3.0, 1)
-    assert summary([3.0]).interval == "–"
-    assert summary([]).interval == summary([1.0, NAN, 2.0]).interval == "–"
+    for values in ([3.0], [], [1.0, NAN, 2.0], [INF] * 8, [-INF, INF]):
+        assert interval(summary(values), 1) == "–"
     assert summary([INF] * 8).mean == INF
-    assert summary([INF] * 8).interval == summary([-INF, INF]).interval == "–"
-    assert summary([3.0, 3.0]).interval == "[3.0, 3.0]"
+    assert interval(summary([3.0] * 6), 1) == "[3.0, 3.0]"
     assert summary([0.1] * 7) == Summary(0.1, 0.0, 0.1, 0.1, 7)
+
+
+@pytest.mark.parametrize("summary", [summarise, interquartile_mean])
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_a_few_values_have_their_range_and_say_so(summary, n):
+    values = np.random.default_rng(n).normal(100, 50, n)
+    found = summary(values)
+    assert (found.low, found.high) == (values.min(), values.max())
+    assert interval(found, 0) == f"{values.min():.0f} to {values.max():.0f} (range of {n})"
+    assert with_interval(found, 1) == f"{found.mean:.1f}"  # no interval to stand beside it
+    assert interval_heading([found, summary([1.0])]) == "range"
+    assert interval_heading([found, summary(range(6))]) == "95 % interval or range"
+    assert interval_heading([summary([1.0])]) == "95 % interval"
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=samples(least=2))
+@pytest.mark.parametrize("summary", [summarise, interquartile_mean])
+def test_no_interval_goes_beyond_what_was_seen(summary, values):
+    found = summary(values)
+    assert values.min() <= found.low <= found.mean <= found.high <= values.max()
+
+
+def test_an_interval_is_cut_off_where_the_values_end():
+    values = [20.0] + [200.0] * 5  # Student's would reach beyond the most that an episode can return
+    assert stats.t.interval(0.95, 5, loc=np.mean(values), scale=stats.sem(values))[1] > 200
+    found = summarise(values)
+    assert 20 < found.low < found.mean
+    assert found.high == 200
 
 
 def test_an_interquartile_mean_between_failures_and_a_ceiling_is_the_ceiling():
@@ -132,8 +168,52 @@ def test_a_median_copes_with_trials_that_never_get_there():
     assert median_episodes([INF] * 3).value == INF
     few = median_episodes([1.0, 2.0, 3.0, 4.0, INF])
     assert few.value == 3
-    assert interval_text(few.low, few.high) == "–"
+    assert interval(few, 1) == "–"
     assert np.isnan(median_episodes([]).value)
+
+
+# digits
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([-1.0, 1.4], 3),
+        ([0.021, 0.05], 4),
+        ([20.0, 198.3], 1),
+        ([-180.0, 240.0], 1),
+        ([183.6, 187.0], 1),
+        ([5432.0, 6072.0], 0),
+        ([100_000.0, 123_456.0], 0),
+        ([1000.01, 1000.04], 3),  # told apart
+        ([99_999.25, 100_000.5], 1),  # but not beyond what is stored
+        ([200.0, 200.0], 1),
+        ([0.0, 0.0], 1),
+        ([NAN, INF, 150.0], 1),
+        ([], 1),
+    ],
+)
+def test_digits_follow_the_numbers_that_are_shown_together(values, expected):
+    assert decimals(values) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-1e9, 1e9, width=32), min_size=1))
+def test_different_numbers_are_told_apart_by_the_digits_that_they_are_shown_with(values):
+    digits = decimals(values)
+    spread, largest = max(values) - min(values), max(map(abs, values))
+    if spread > 1e-6 * largest:
+        assert rounded(max(values), digits) != rounded(min(values), digits)
+
+
+def test_numbers_as_text():
+    assert rounded(-0.04, 1) == "0.0"  # without a sign
+    assert rounded(NAN, 1) == "–"
+    assert rounded(12345.6, 0) == "12346"
+    assert with_interval(None, 1) == ""
+    assert with_interval(Estimate(0.5, 0.25, 0.75), 2) == "0.50 [0.25, 0.75]"
+    assert (exact(0.000123456789), exact(123456.789), exact(NAN), exact(INF)) == ("0.0001234568", "123456.8", "", "inf")
+    assert decimals_of([Summary(0.5, 0.1, 0.25, 1.25, 8), None]) == 3
 
 
 # two samples

@@ -23,8 +23,8 @@ from mean_actor_critic.learning.optimizers import directions
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json, read_grid
 from mean_actor_critic.spec.learners import OPTIMIZERS
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL, papers_grid
-from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.spec.paper import CLASSIC_CONTROL, COMPARED, papers_grid
+from mean_actor_critic.spec.presets import SEARCH_SEEDS, settings_of_preset
 from mean_actor_critic.studies.search import make_plan, search
 from mean_actor_critic.studies.sweep import CellResult, Outcome, Rung, Sweep, create_sweep, scores
 
@@ -124,6 +124,7 @@ def finished(experiment, shared):
     return study.arrays()
 
 
+@pytest.mark.slow
 def test_all_activations_and_optimisers_share_one_compilation_and_learn_as_their_own_programs_do(caplog):
     def experiment(activation, optimizer):
         settings = {**SMALL, "hidden": (9,), "activation": activation, "optimizer": optimizer, "actor_lr": 0.02}
@@ -146,6 +147,7 @@ def test_all_activations_and_optimisers_share_one_compilation_and_learn_as_their
             np.testing.assert_allclose(together[pair][name], own[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_setting_that_diverges_does_not_change_its_neighbours(tmp_path):
     wild, tame = (
         {"choices": {"actor_lr": [0.01, rate, 0.02], "hidden": [[8]]}, "fixed": SMALL} for rate in (1e9, 0.001)
@@ -170,6 +172,7 @@ def test_the_points_of_a_cell_have_the_same_trials(tmp_path):
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
     plan = tiny_plan()
     sweep, trained = train(tmp_path / "s", plan)
@@ -183,6 +186,7 @@ def test_a_second_search_trains_nothing_and_another_plan_is_refused(tmp_path):
     assert "has other algorithms" in other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halving", [None, "trials"])
 def test_a_damaged_cell_is_set_aside_and_trained_again(halving, tmp_path):
     plan = tiny_plan(halving=halving)
@@ -221,6 +225,7 @@ def test_a_cell_knows_its_points(tmp_path):
     assert "other settings" in message_of(lambda: sweep.read(cell._replace(points=cell.points[::-1])))
 
 
+@pytest.mark.slow
 def test_many_points_of_one_program_are_several_cells(tmp_path, monkeypatch):
     plan = tiny_plan({**TINY, "choices": {"lr": [0.001, 0.003, 0.01, 0.03, 0.1]}}, trials=2)
     whole, (cell,) = train(tmp_path / "whole", plan)
@@ -265,6 +270,7 @@ def test_what_is_one_cannot_be_halved(halving, numbers):
     assert "to be halved" in message_of(lambda: tiny_plan(trials=trials, episodes=episodes, halving=halving))
 
 
+@pytest.mark.slow
 def test_environments_in_workers_are_searched_too(tmp_path):
     grid = {"choices": {"lr": [0.001, 0.01]}, "fixed": {**SMALL, "max_episode_steps": 15, "hidden": [8]}}
     plan = make_plan("Acrobot-v1", ["mac"], grid_from_json(grid), 2, 3)
@@ -276,6 +282,7 @@ def test_environments_in_workers_are_searched_too(tmp_path):
     assert again.results_digest == sweep.results_digest
 
 
+@pytest.mark.slow
 def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networks_cost(tmp_path):
     choices, fixed = {"hidden": [[4], [64, 64]]}, {**SMALL, "max_episode_steps": 15, "lr": 0.001}
     plan = make_plan("Acrobot-v1", ["mac"], grid_from_json({"choices": choices, "fixed": fixed}), 2, 3)
@@ -284,6 +291,7 @@ def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networ
     assert after == [(6, 12), (12, 12)]
 
 
+@pytest.mark.slow
 def test_halving_trains_the_best_third_longer(tmp_path):
     grid = {**TINY, "choices": {"hidden": [[8]], "lr": [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]}}
     sweep, cells = train(tmp_path / "s", tiny_plan(grid, trials=10, halving="trials"))
@@ -366,6 +374,7 @@ def _command(*words):
     return [sys.executable, "-m", "mean_actor_critic", *map(str, words)]
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, tmp_path, pytestconfig):
     words, uninterrupted = killable
     folder = tmp_path / "s"
@@ -389,6 +398,7 @@ def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, 
     assert seen.items() <= {f.name: f.stat().st_mtime_ns for f in folder.glob("cells/*.safetensors")}.items()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
     words, _ = killable
     process = subprocess.Popen(_command(*words, "--out", tmp_path / "s"), stderr=subprocess.PIPE, text=True)
@@ -400,6 +410,7 @@ def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
     assert errors.strip().splitlines()[-1] == "mac: interrupted; the same command goes on from here"
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps({**TINY, "choices": {"hidden": [[8]], "lr": [0.001, 0.01, 0.1]}}))
     outcome = mac("sweep", "CartPole-v0", "--algorithm", "mac", "--grid", tmp_path / "grid.json", "--trials", "4",
@@ -411,3 +422,20 @@ def test_the_command_writes_a_summary_and_says_what_was_saved(tmp_path):
     lines = (tmp_path / "s" / "summary.csv").read_text().splitlines()
     assert len(lines) == 1 + 3
     assert lines[0].startswith("algorithm,")
+
+
+@pytest.mark.slow
+def test_a_grid_of_the_user_s_starts_where_training_does_and_the_paper_s_does_not(tmp_path, monkeypatch):
+    small = {**TINY, "choices": {"lr": [0.001]}}
+    (tmp_path / "grid.json").write_text(json.dumps(small))
+    monkeypatch.setattr("mean_actor_critic.cli.search.papers_grid", lambda _environment: small)
+    words = ("sweep", "CartPole-v0", "--trials", "1", "--episodes", "1", "--quiet", "--out")
+    assert mac(*words, tmp_path / "own", "--grid", tmp_path / "grid.json").code == 0
+    assert mac(*words, tmp_path / "papers").code == 0
+    own, papers = (Sweep.load(tmp_path / name) for name in ("own", "papers"))
+    assert own.plan.algorithms == papers.plan.algorithms == COMPARED
+    for algorithm in COMPARED:
+        (point,), (bare,) = own.points(algorithm), papers.points(algorithm)
+        assert {**settings_of_preset("CartPole-v0", algorithm), **bare} == point
+        assert bare["actor_lr"] == 0.001
+        assert "activation" not in bare

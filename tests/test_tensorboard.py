@@ -12,9 +12,10 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
 from helpers import TINY_WORDS, assert_one_line, assert_refused, mac, mac_within, run_python, wait_until
+from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.reports import tensorboard
-from mean_actor_critic.runs.atari_run import AtariRun
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import make_experiment
 
 
 def events_in(folder):
@@ -47,13 +48,36 @@ def test_events_are_the_run_s_curves(tmp_path):
 
 
 def test_events_come_while_training_goes_on_and_only_of_whole_episodes(tmp_path):
-    write = tensorboard.EventWriter(tmp_path)
+    experiment = make_experiment("CartPole-v0", "mac", 2, 3, 0, {})
+    writer, nothing = tensorboard.EventWriter(tmp_path, experiment), Evaluations.empty(experiment)
     returns = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
-    write.episodes(returns, np.array([[1, 1, 0], [1, 0, 0]]))
+    writer.write(Curves(returns, np.array([[1, 1, 0], [1, 0, 0]])), nothing)
     assert events_in(tmp_path)["return/mean"] == {1: 2.0}
     returns[1, 1] = 4.0
-    write.episodes(returns, np.array([[1, 1, 0], [1, 1, 0]]))
+    writer.write(Curves(returns, np.array([[1, 1, 0], [1, 1, 0]])), nothing)
     assert events_in(tmp_path)["return/mean"] == {1: 2.0, 2: 3.0}
+
+
+def test_trials_of_different_lengths_have_all_their_episodes_and_the_mean_those_of_all(tmp_path):
+    words = ("--trials", "2", "--steps", "100", "--set", "max_episode_steps=40", "hidden=8")
+    assert mac("train", "CartPole-v0", "--out", tmp_path / "run", "--tensorboard", *words).code == 0
+    run, events = Run.load(tmp_path / "run"), events_in(tmp_path / "run")
+    played = run.episodes_done
+    assert played.min() < played.max()
+    assert list(events["return/mean"]) == list(range(1, played.min() + 1))
+    for trial, count in enumerate(played):
+        own = events[f"return_of_trial/{trial}"]
+        np.testing.assert_array_equal(list(own.values()), run.returns[trial, :count])
+
+
+def test_evaluations_of_any_learner_are_events_at_their_moments(tmp_path):
+    words = ("--evaluate-every", "2", "--tensorboard", *TINY_WORDS, "evaluation_episodes=2")
+    assert mac("train", "CartPole-v0", "--out", tmp_path / "run", *words).code == 0
+    run, events = Run.load(tmp_path / "run"), events_in(tmp_path / "run")
+    assert list(events["score/mean"]) == [2, 3]
+    np.testing.assert_allclose(list(events["score/mean"].values()), run.evaluations.means.mean(axis=0), rtol=1e-6)
+    assert list(events["return/mean"]) == [1, 2, 3]
+    assert not [tag for tag in events if tag.startswith(("entropy", "training_score"))]
 
 
 def test_a_missing_extra_is_named_before_anything_is_trained(tmp_path, monkeypatch):
@@ -73,20 +97,24 @@ def test_a_resumed_run_has_all_its_events(tmp_path):
 
 @pytest.mark.parametrize("trials", [1, 3])
 def test_one_trial_is_its_own_mean(trials, tmp_path):
-    write = tensorboard.EventWriter(tmp_path)
-    write.episodes(np.ones((trials, 1)), np.ones((trials, 1), int))
+    experiment = make_experiment("CartPole-v0", "mac", trials, 1, 0, {})
+    curves = Curves(np.ones((trials, 1)), np.ones((trials, 1), int))
+    tensorboard.EventWriter(tmp_path, experiment).write(curves, Evaluations.empty(experiment))
     assert ("return_of_trial/0" in events_in(tmp_path)) == (trials > 1)
 
 
+@pytest.mark.slow
 def test_events_of_a_game_are_its_evaluations(tmp_path):
     words = ["train", "ALE/Pong-v5", "--steps", "24", "--out", tmp_path / "run", "--tensorboard", "--trials", "2"]
-    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_games=2"]
+    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_episodes=2"]
     assert mac(*words, "--set", *settings, "evaluation_steps=4").code == 0
-    run, events = AtariRun.load(tmp_path / "run"), events_in(tmp_path / "run")
+    run, events = Run.load(tmp_path / "run"), events_in(tmp_path / "run")
+    means, entropy = run.evaluations.means, run.evaluations.entropy
     assert list(events["score/mean"]) == [8, 16, 24]
-    np.testing.assert_allclose(list(events["score/mean"].values()), run.means.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(list(events["score_of_trial/1"].values()), run.means[1], rtol=1e-6)
-    np.testing.assert_allclose(list(events["entropy/mean"].values()), run.curves.entropy.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(list(events["score/mean"].values()), means.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(list(events["score_of_trial/1"].values()), means[1], rtol=1e-6)
+    np.testing.assert_allclose(list(events["entropy/mean"].values()), entropy.mean(axis=0), rtol=1e-6)
+    assert "return/mean" not in events
 
 
 # --- disks that are full ---------------------------------------------------------------------------------------------
@@ -102,7 +130,7 @@ def test_events_that_cannot_be_written_are_given_up_with_a_word_and_training_goe
     outcome = run_python(mac_within("RLIMIT_FSIZE", ROOM), *words, env=NO_CACHE)
     assert outcome.code == 0, outcome
     assert Run.load(tmp_path / "run").finished
-    _start, warning = outcome.err.splitlines()
+    *_start, warning = outcome.err.splitlines()
     assert warning.startswith("mac: warning: no more TensorBoard events: ")
     assert "File too large" in warning
 
@@ -126,7 +154,7 @@ def test_a_signal_is_heard_and_a_checkpoint_written_when_events_could_not_be(tmp
 def test_a_resumed_run_whose_events_have_no_folder_goes_on_without(files):
     files.checkpoint.unlink()
     (files.run / "tensorboard").write_text("in the way")
-    outcome = mac("resume", files.run, "--tensorboard")
+    outcome = mac("resume", files.run, "--tensorboard", "--quiet")
     assert outcome.code == 0
     assert_one_line(outcome.err)
     assert "no more TensorBoard events" in outcome.err

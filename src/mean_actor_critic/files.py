@@ -61,7 +61,7 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
     except FileNotFoundError:
         raise MissingFileError(f"{path}: there is no such file") from None
     except OSError as fault:
-        reason = "is a symbolic link" if path.is_symlink() else (fault.strerror or str(fault))
+        reason = "is a symbolic link" if os.path.islink(path) else (fault.strerror or str(fault))
         raise DamagedFileError(f"{path}: cannot be read: {reason}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -1,69 +1,117 @@
-"""Commands about runs and agents: train, resume, list, evaluate, watch, check, export."""
+"""Commands that train: train, resume; and check, which says beforehand whether that will do."""
 
 import argparse
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mean_actor_critic.cli import games
-from mean_actor_critic.cli.shared import Events, console, is_run, load_player, memory_words, show_run, warn
+from mean_actor_critic.cli import options as shared_options
+from mean_actor_critic.cli.events import Events
+from mean_actor_critic.cli.options import Command
+from mean_actor_critic.cli.settings import known_settings, settings_help
+from mean_actor_critic.cli.shared import show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.progress import progress_display, say
-from mean_actor_critic.runs.store import CHECKPOINT_SECONDS, RUNS
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
-from mean_actor_critic.spec.presets import TUNED
+from mean_actor_critic.spec.experiment import USUAL_BUDGETS
+from mean_actor_critic.spec.learners import ENGINES
 
 if TYPE_CHECKING:
-    from mean_actor_critic.environments.catalogue import EnvironmentSpec
+    from mean_actor_critic.runs.train import Started
 
-EPISODES = 200  # of a trial, unless said otherwise
+MENTIONED = 10**9  # bytes of memory that are worth a word
+
+
+# --- mac train -------------------------------------------------------------------------------------------------------
+
+
+def _add_train_options(parser: argparse.ArgumentParser) -> None:
+    shared_options.add_environment(parser)
+    parser.add_argument("--algorithm", default="mac", help="one of those below (default: mac)")
+    parser.add_argument("--trials", type=int, default=1, help="independent trainings (default: 1)")
+    _add_budget(parser, "of each trial", USUAL_BUDGETS["compiled"].amount, USUAL_BUDGETS["atari"].amount)
+    parser.add_argument(
+        "--until", metavar="R", type=float,
+        help="end a trial early when its mean return is that high: over its last 100 episodes, or of its last "
+        "evaluation where there are evaluations",
+    )  # fmt: skip
+    parser.add_argument(
+        "--evaluate-every", metavar="N", type=int,
+        help="play evaluations that often, in steps, or in episodes where --episodes says how long "
+        "(default: never; on Atari games every 200_000 steps)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    parser.add_argument(
+        "--first-trial", metavar="I", type=int, default=0,
+        help="number of the first trial, to add trials or to run one again alone (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", choices=["auto", *ENGINES], default="auto",
+        help="compiled: JAX programs; hosted: any Gymnasium environment, in worker processes; atari: ALE's emulators "
+        "(default: auto)",
+    )  # fmt: skip
+    parser.add_argument("--learner", metavar="NAME", help="one of those below (default: the engine's usual one)")
+    shared_options.add_settings(parser, "settings, see below")
+    shared_options.add_preset(parser)
+    shared_options.add_protocol(parser)
+    parser.add_argument("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
+    parser.add_argument(
+        "--snapshots", metavar="N|E,E", default="0",
+        help="keep every trial's networks at N moments from first to last, or after these episodes, for mac gradients",
+    )  # fmt: skip
+    shared_options.add_workers(parser)
+    shared_options.add_keeping(parser)
+    shared_options.add_quiet(parser)
+
+
+def _add_budget(parser: argparse.ArgumentParser, what: str, episodes: int | None, steps: int | None) -> None:
+    """How long, in one unit or the other."""
+    budget = parser.add_mutually_exclusive_group()
+    usual = "" if episodes is None else f" (default: {episodes})"
+    budget.add_argument("--episodes", metavar="N", type=int, help=f"{what}{usual}")
+    on_games = "" if steps is None else f" (default on Atari games: {steps:_})"
+    budget.add_argument("--steps", metavar="N", type=int, help=f"{what}, agent steps, not frames{on_games}")
 
 
 def train(options: argparse.Namespace) -> None:
     """`mac train`."""
-    if games.is_game(options):
-        return show_run(games.train(options), options.quiet)
-    if options.engine == "atari":
-        raise InputError("ENV", options.environment, "an Atari game, such as ALE/Pong-v5, for this engine")
-    settings = parse_settings(options.set)
-    kwargs = parse_kwargs(options.env_kwargs)
+    from mean_actor_critic.environments.catalogue import engine_of
+
+    engine = engine_of(options.environment, options.engine)
+    settings: dict[str, Any] = parse_settings(options.set, known_settings(engine, options.algorithm, options.learner))
     if options.max_episode_steps is not None:
         settings["max_episode_steps"] = options.max_episode_steps
+    kwargs = parse_kwargs(options.env_kwargs)
+    snapshots = _parse_snapshots(options.snapshots)
+    events = Events(options.tensorboard)
     from mean_actor_critic.runs.train import train
 
-    def started(path: Path, environment: "EnvironmentSpec") -> None:
-        events.begin(path)
-        if not options.quiet:
-            words = f"{environment.engine} engine, episodes of at most {environment.max_episode_steps} steps"
-            say(f"{environment.name}: {words}{memory_words(path)}; run folder: {path}")
-
-    events = Events(options.tensorboard)
     with progress_display(options.quiet) as watch:
         run = train(
             options.environment,
             options.algorithm,
             trials=options.trials,
-            episodes=EPISODES if options.episodes is None else options.episodes,
+            episodes=options.episodes,
+            steps=options.steps,
+            until=options.until,
+            evaluate_every=options.evaluate_every,
             seed=options.seed,
             first_trial=options.first_trial,
             engine=options.engine,
+            learner=options.learner,
             env_kwargs=kwargs,
-            preset=options.preset or TUNED,
+            preset=options.preset,
+            protocol=options.protocol,
             workers=options.workers,
             step_seconds=options.step_seconds,
             out=options.out,
-            checkpoint_seconds=_checkpoint_seconds(options),
-            snapshots=_parse_snapshots(options.snapshots),
+            checkpoint_seconds=options.checkpoint_seconds,
+            snapshots=snapshots,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
-            on_start=started,
-            on_curves=events.episodes,
+            on_start=lambda started: _begin(started, events, options.quiet),
+            on_study=events.write,
             **settings,
         )
-    return show_run(run, options.quiet)
-
-
-def _checkpoint_seconds(options: argparse.Namespace) -> float:
-    return CHECKPOINT_SECONDS if options.checkpoint_seconds is None else options.checkpoint_seconds
+    show_run(run, options.quiet)
 
 
 def _parse_snapshots(text: str) -> int | list[int]:
@@ -74,126 +122,107 @@ def _parse_snapshots(text: str) -> int | list[int]:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
+def _begin(started: "Started", events: Events, quiet: bool) -> None:
+    """Say what is about to be trained, and get ready to write its events."""
+    events.begin(started.path, started.manifest.experiment)
+    if not quiet:
+        for line in what_runs(started):
+            say(line)
+
+
+def what_runs(started: "Started") -> list[str]:
+    """The lines that say what a training is: all that decides how it goes and how long it takes."""
+    from mean_actor_critic.engines.memory import in_words, need
+
+    manifest, experiment = started.manifest, started.manifest.experiment
+    trials = "1 trial" if experiment.trials == 1 else f"{experiment.trials} trials"
+    until = "" if experiment.until is None else f" or until the mean return is {experiment.until:g}"
+    what = [
+        f"{experiment.environment}: {experiment.algorithm} by the {experiment.learner} learner",
+        f"{experiment.engine} engine",
+        f"{trials} of {experiment.budget}{until}",
+        f"episodes of at most {experiment.rules.max_episode_steps:_} steps",
+    ]
+    settings = [f"settings: {manifest.origin or 'as given'}"]
+    if experiment.engine == "atari":
+        from mean_actor_critic.learning.native import compiler
+
+        settings += ["steps are agent steps, not frames", f"convolutions: {compiler() or 'XLA'}"]
+    size = need(experiment, manifest.spaces, manifest.snapshots).size
+    if size >= MENTIONED:
+        settings.append(f"takes {in_words(size)} of memory")
+    return ["; ".join(what), "; ".join(settings), f"run folder: {started.path}"]
+
+
+# --- mac resume ------------------------------------------------------------------------------------------------------
+
+
+def _add_resume_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="RUN", help="a run folder")
+    _add_budget(parser, "train each trial for so many in all, more than before", None, None)
+    shared_options.add_env(parser)
+    shared_options.add_workers(parser)
+    shared_options.add_keeping(parser)
+    shared_options.add_quiet(parser)
+
+
 def resume(options: argparse.Namespace) -> None:
     """`mac resume`."""
-    from mean_actor_critic.runs.atari_run import AtariRun, load_run
+    from mean_actor_critic.runs.run import Run
 
-    run = load_run(options.path)
+    run = Run.load(options.path)
     warn(run)
-    if isinstance(run, AtariRun):
-        return show_run(games.resume(options, run), options.quiet)
-    from mean_actor_critic.runs.train import resume
-
-    if run.finished:
+    if run.finished and options.episodes is None and options.steps is None:
         if not options.quiet:
             say(f"{options.path}: already finished")
-    else:
-        events = Events(options.tensorboard)
-        with progress_display(options.quiet) as watch:
-            events.begin(Path(options.path))
-            show = watch(str(options.path))
-            run = resume(
-                options.path,
-                options.env,
-                workers=options.workers,
-                step_seconds=options.step_seconds,
-                checkpoint_seconds=_checkpoint_seconds(options),
-                on_progress=show,
-                on_curves=events.episodes,
-            )
-    return show_run(run, options.quiet)
+        return show_run(run, options.quiet)
+    del run  # which may be large, and is read again
+    events = Events(options.tensorboard)
+    from mean_actor_critic.runs.train import resume
 
+    def begin(started: "Started") -> None:
+        _begin(started, events, options.quiet)
+        if started.environment.engine == "atari" and not options.quiet:
+            say("the emulators go back to where they were: seconds, or minutes if games are long")
 
-def runs(options: argparse.Namespace) -> None:
-    """`mac runs`."""
-    from mean_actor_critic.reports.tables import runs_table
-
-    folder = Path(options.folder)
-    there = os.path.isdir(folder)
-    if not there and options.folder != RUNS:
-        raise InputError("DIR", options.folder, "a folder")
-    table, count = runs_table(folder) if there else (None, 0)
-    if count:
-        console().print(table)
-    else:
-        print(f"no runs in {folder}")
-
-
-def evaluate(options: argparse.Namespace) -> None:
-    """`mac evaluate`."""
-    from mean_actor_critic.reports.statistics import summarise
-    from mean_actor_critic.reports.tables import plain_table, summary_cells
-
-    player = load_player(options.player, options.trial)
-    usual = games.EVALUATED_GAMES if games.is_on_game(player.experiment) else 100
-    episodes = usual if options.episodes is None else options.episodes
-    settings = games.settings_of_play(options)
-    from mean_actor_critic.runs.evaluate import evaluate
-
-    table = plain_table(
-        f"{options.player}: {episodes} episodes{' of each trial' if is_run(player) else ''}",
-        ["Actions", "mean return", "SD", "95 % interval", "trials" if is_run(player) else "episodes"],
-    )
     with progress_display(options.quiet) as watch:
-        for name, deterministic in (("sampled", False), ("most probable", True)):
-            returns = evaluate(
-                player,
-                episodes,
-                deterministic=deterministic,
-                seed=options.seed,
-                environment=options.env,
-                settings=settings,
-                workers=options.workers,
-                step_seconds=options.step_seconds,
-                on_progress=watch(name),
-            )
-            # the independent unit: trials of a run, episodes of one agent
-            table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if is_run(player) else returns[0])))
-    console().print(table)
+        resumed = resume(
+            Path(options.path),
+            options.env,
+            episodes=options.episodes,
+            steps=options.steps,
+            workers=options.workers,
+            step_seconds=options.step_seconds,
+            checkpoint_seconds=options.checkpoint_seconds,
+            on_progress=watch(str(options.path)),
+            on_start=begin,
+            on_study=events.write,
+        )
+    return show_run(resumed, options.quiet)
 
 
-def watch(options: argparse.Namespace) -> None:
-    """`mac watch`."""
-    from mean_actor_critic.runs.watch import watch
-
-    player = load_player(options.player, options.trial)
-    agent = player.agent(0) if is_run(player) else player
-    video = watch(
-        agent,
-        options.out,
-        options.episodes,
-        deterministic=options.deterministic,
-        seed=options.seed,
-        environment=options.env,
-    )
-    each = f" ({', '.join(f'{value:.1f}' for value in video.returns)})" if len(video.returns) > 1 else ""
-    what = f"{len(video.returns)} episodes, mean return" if each else "return"
-    mean = sum(video.returns) / len(video.returns)
-    print(f"{video.file}: {video.frames} pictures, {what} {mean:.1f}{each}")
+# --- mac check -------------------------------------------------------------------------------------------------------
 
 
 def check(options: argparse.Namespace) -> None:
     """`mac check`."""
-    if games.is_name_of_game(options.environment):
-        return print(games.check(options))
-    from mean_actor_critic.environments.catalogue import check_environment
+    from mean_actor_critic.environments.catalogue import check
 
     signs = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
     problems = 0
     kwargs = parse_kwargs(options.env_kwargs)
-    for finding in check_environment(options.environment, kwargs, options.max_episode_steps):
+    for finding in check(options.environment, env_kwargs=kwargs, max_episode_steps=options.max_episode_steps):
         problems += finding.level == "problem"
         print(f"{signs[finding.level]} {finding.text}")
     if problems:
         raise MacError(f"{options.environment}: {problems} problem{'s' if problems > 1 else ''}, see above")
-    return print(f"{options.environment}: can be trained")
+    print(f"{options.environment}: can be trained")
 
 
-def export(options: argparse.Namespace) -> None:
-    """`mac export`."""
-    from mean_actor_critic.runs.atari_run import load_run
-
-    run = load_run(options.path)
-    warn(run)
-    run.agent(options.trial).save(options.out)
-    print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
+COMMANDS = (
+    Command("train", "Train an algorithm on an environment.", _add_train_options, train, settings_help),
+    Command("resume", "Continue an interrupted run to its end, or beyond it.", _add_resume_options, resume),
+    Command(
+        "check", "Say in plain words what would go wrong with an environment.", shared_options.add_environment, check
+    ),
+)

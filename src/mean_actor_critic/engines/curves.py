@@ -42,7 +42,7 @@ class Curves(NamedTuple):
     @property
     def steps(self) -> Array:
         """Agent steps of each trial [trials]."""
-        return np.sum(self.lengths, axis=1, dtype=np.int64)
+        return np.asarray(np.sum(self.lengths, axis=1, dtype=np.int64))
 
 
 class Evaluations(NamedTuple):
@@ -91,6 +91,53 @@ class Evaluations(NamedTuple):
                 array[:, :kept] = getattr(self, name)[:, :kept]
         longer.evaluated[:] = evaluated
         return longer
+
+
+class ByTime(NamedTuple):
+    """Returns of trials in bins of time that are equally wide."""
+
+    x: Array  # [points] the middle of each bin
+    width: int  # of a bin
+    values: Array  # [trials, points] mean return of the episodes that ended in a bin; where none did, the one before
+    end: int  # up to which all trials have played whole episodes
+
+
+def returns_by_steps(curves: Curves, most: int) -> ByTime | None:
+    """Returns by agent steps, in at most so many bins; None before every trial has ended an episode.
+
+    There are as many bins as the trial with the fewest episodes has episodes. The first is the one by which every trial
+    has ended an episode.
+    """
+    ends, played = np.cumsum(curves.lengths, axis=1, dtype=np.int64), curves.lengths > 0
+    if not played.shape[1]:
+        return None
+    end = int(ends[:, -1].min())
+    fewest = int(np.sum(played & (ends <= end), axis=1).min())
+    if not fewest:
+        return None
+    width = -(-end // min(fewest, most))
+    bins = end // width
+    values = np.array([
+        _binned(returns[mask], (steps[mask] - 1) // width, bins)
+        for returns, steps, mask in zip(curves.returns, ends, played, strict=True)
+    ])  # fmt: skip
+    first = int(np.isfinite(values).all(axis=0).argmax())
+    if not np.isfinite(values[:, first]).all():
+        return None
+    return ByTime((np.arange(first, bins) + 0.5) * width, width, values[:, first:], end)
+
+
+def _binned(returns: Array, places: Array, bins: int) -> Array:
+    """Mean return in each bin [bins], carried forward where there is none; NaN before the first.
+
+    `places` [episodes], ascending, says into which bin each of the `returns` falls; those beyond the last do not count.
+    """
+    inside = places < bins
+    sums = np.bincount(places[inside], np.asarray(returns[inside], np.float64), bins)
+    counts = np.bincount(places[inside], minlength=bins)
+    means = sums / np.where(counts, counts, np.nan)
+    latest = np.maximum.accumulate(np.where(counts, np.arange(bins), -1))
+    return np.where(latest >= 0, means[latest], np.nan)
 
 
 def lengthened(before: Experiment, experiment: Experiment, arrays: Arrays) -> Arrays:

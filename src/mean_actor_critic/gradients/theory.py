@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.runs import store
-from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 THEORY_FORMAT = "mean_actor_critic theory 2"
 THEORY = "theory.json"
@@ -74,7 +73,7 @@ class Moment:
     rows: tuple[Row, ...]
 
     def row(self, estimator: str, batch: str) -> Row:
-        """The one."""
+        """The row of that estimator and batch."""
         return next(row for row in self.rows if (row.estimator, row.batch) == (estimator, batch))
 
 
@@ -125,7 +124,7 @@ VERDICTS = ("holds", "fails", "depends", "not measured")
 
 @dataclasses.dataclass(frozen=True)
 class Theory:
-    """All of it."""
+    """Everything that was measured of the estimators, and the command that measured it."""
 
     command: str
     versions: Mapping[str, str]
@@ -192,14 +191,12 @@ def _theory(document: Mapping[str, Any]) -> Theory:
 
 
 def _trial(part: Mapping[str, Any]) -> Trial:
-    if part["algorithm"] not in ALGORITHMS:
-        raise ValueError("an unknown algorithm")
     moments = tuple(map(_moment, part["moments"]))
     if not moments or any(list(map(_key, m.rows)) != list(map(_key, moments[0].rows)) for m in moments):
         raise ValueError("moments that do not fit each other")
     return Trial(
         environment=_word(part["environment"]),
-        algorithm=part["algorithm"],
+        algorithm=_word(part["algorithm"]),
         trial=_whole(part["trial"]),
         actions=_whole(part["actions"]),
         parameters=_whole(part["parameters"]),
@@ -229,16 +226,14 @@ def _moment(part: Mapping[str, Any]) -> Moment:
 
 def _row(part: Mapping[str, Any]) -> Row:
     batch = _word(part["batch"])
-    if part["estimator"] not in ALGORITHMS or not (batch in (EPISODE, UPDATE) or batch.isdecimal()):
-        raise ValueError("an unknown estimator or batch")
-    return Row(part["estimator"], batch, {name: _number(part["numbers"][name]) for name in STATISTICS})
+    if not (batch in (EPISODE, UPDATE) or batch.isdecimal()):
+        raise ValueError("an unknown batch")
+    return Row(_word(part["estimator"]), batch, {name: _number(part["numbers"][name]) for name in STATISTICS})
 
 
 def _curve(part: Mapping[str, Any]) -> EntropyCurve:
-    if part["estimator"] not in ALGORITHMS:
-        raise ValueError("an unknown estimator")
     lines = {name: tuple(map(_float, part[name])) for name in ("entropy", "saved", "low", "high", "amount")}
-    return EntropyCurve(part["estimator"], _whole(part["actions"]), **lines)
+    return EntropyCurve(_word(part["estimator"]), _whole(part["actions"]), **lines)
 
 
 def _claim(part: Mapping[str, Any]) -> Claim:

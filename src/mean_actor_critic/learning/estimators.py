@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mean_actor_critic.errors import InputError
 from mean_actor_critic.learning.networks import sum_over_actions
 from mean_actor_critic.learning.types import Evidence
 
@@ -62,9 +61,6 @@ ESTIMATORS: dict[str, Callable[[Evidence], Weights]] = {
 def estimator_of(setup: Any) -> Callable[[Evidence], Weights]:
     """The function that a setup learns by: one of these, or one that was given from Python."""
     given: Callable[[Evidence], Weights] | None = setup.estimator
-    if given is None and setup.algorithm not in ESTIMATORS:
-        allowed = f"{', '.join(ESTIMATORS)}, or the function itself, given from Python: algorithm=…"
-        raise InputError("algorithm", setup.algorithm, allowed)
     return given or ESTIMATORS[setup.algorithm]
 
 

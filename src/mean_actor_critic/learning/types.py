@@ -3,15 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.learning.networks import Networks
 from mean_actor_critic.learning.replay import Transitions
-from mean_actor_critic.spec.learners import LEARNERS
-
-for _learner in LEARNERS.values():
-    jax.tree_util.register_dataclass(_learner.hyper)
 
 
 class Batch(NamedTuple):

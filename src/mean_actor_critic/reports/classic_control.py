@@ -1,20 +1,16 @@
-"""A classic-control study as tables and files."""
+"""A classic-control study: what it says, and the files of its own beside the report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from mean_actor_critic.reports.content import Content, read
-from mean_actor_critic.reports.files import curve_rows
+from mean_actor_critic.reports.files import curve_rows, curves_title
 from mean_actor_critic.reports.plots import learning_curves
 from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
-from mean_actor_critic.reports.tables import results_rows, results_sheet, terminal_table, write_csv
+from mean_actor_critic.reports.tables import results_rows, write_csv
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.paper import Task
 from mean_actor_critic.studies.sweep import Sweep
-
-TERMINAL = ("Algorithm", "mean", "SD over trials", "95 % interval", "trials", "P(MAC better)", "paper")
 
 
 def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Mapping[Path, str]) -> Content:
@@ -30,20 +26,10 @@ def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Map
     )
 
 
-def tables(content: Content) -> list[Table]:
-    """A table for each number of episodes, best first, beside the paper's numbers."""
-    task = content.sources.task
-    return [
-        terminal_table(results_sheet(content.title, task, episodes, results).only(*TERMINAL))
-        for episodes, results in content.results.items()
-    ]
-
-
 def write(content: Content, folder: Path) -> list[Path]:
     """Write table.csv, curves.csv and learning-curves.png below `folder`; returns the files."""
     table, curves, figure = (folder / name for name in ("table.csv", "curves.csv", "learning-curves.png"))
     write_csv(table, results_rows(content))
     write_csv(curves, curve_rows(content))
-    trials = min(result.mean.n for result in content.answer)
-    learning_curves(content.entries, f"{content.title}, mean of {trials} trials with 95 % bands", figure)
+    learning_curves(content.entries, curves_title(content), figure)
     return [table, curves, figure]

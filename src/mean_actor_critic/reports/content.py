@@ -6,9 +6,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
+from mean_actor_critic.reports.curves import MOST_POINTS
+from mean_actor_critic.reports.digits import decimals, decimals_of
+from mean_actor_critic.reports.entries import Entry, make_entries
+from mean_actor_critic.reports.games import OnGame, by_game
+from mean_actor_critic.reports.sources import Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
-    TAIL,
     Difference,
     Estimate,
     Summary,
@@ -22,11 +25,9 @@ from mean_actor_critic.reports.statistics import (
     trial_scores,
 )
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
 
-MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
 MOST_ROWS, MOST_COLUMNS = 200, 100  # of a heat map
 LAST = 100  # episodes that "last" means
 
@@ -35,40 +36,6 @@ _Key = TypeVar("_Key")
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
-
-
-class Curve(NamedTuple):
-    """A learning curve over trials, point by point, with bands of 95 %."""
-
-    episode: Array  # the middle of each point's episodes
-    together: int  # episodes in a point
-    mean: Array
-    sd: Array  # over trials
-    mean_low: Array
-    mean_high: Array
-    iqm: Array  # mean of the middle half of the trials
-    iqm_low: Array
-    iqm_high: Array
-
-
-class Entry(NamedTuple):
-    """A run in a report."""
-
-    label: str
-    source: RunSource
-    curve: Curve
-
-    @property
-    def algorithm(self) -> str:
-        """By its name."""
-        return self.source.algorithm
-
-    @property
-    def unfinished(self) -> str:
-        """What to say about a run that is not finished; else nothing."""
-        if self.source.run.finished:
-            return ""
-        return f"its trials have {self.source.done} of {self.source.run.experiment.episodes} episodes so far"
 
 
 class Result(NamedTuple):
@@ -97,10 +64,11 @@ class Content(NamedTuple):
 
     sources: Sources
     entries: list[Entry]
-    begun: list[str]  # runs that have no whole episode yet, and sweeps that have no cell
-    answer_at: int  # the number of episodes that the answer is about; 0 without runs
+    begun: list[str]  # runs that have no results yet, and sweeps that have no cell
+    answer_at: int  # the number of episodes that the answer is about; 0 without runs and on games
     results: dict[int, list[Result]]  # by number of episodes, best first
     searches: "list[Search]"
+    games: list[OnGame]  # with the results of runs on games
 
     @property
     def title(self) -> str:
@@ -113,6 +81,12 @@ class Content(NamedTuple):
         return self.results.get(self.answer_at, [])
 
     @property
+    def digits(self) -> int:
+        """Decimals that all returns of runs are shown with; scores on games have their own."""
+        rows = [row for rows in self.results.values() for row in rows]
+        return decimals_of(summary for row in rows for summary in (row.mean, row.iqm, row.final))
+
+    @property
     def reference(self) -> Entry | None:
         """The run of MAC that the answer compares the others with."""
         return reference(self.entries, self.answer_at)
@@ -120,37 +94,22 @@ class Content(NamedTuple):
 
 def read(sources: Sources) -> Content:
     """What there is to say about some runs and sweeps."""
-    entries = make_entries([source for source in sources.runs if source.done])
-    answer_at = common_episodes(entries)
+    begun = [source.name for source in sources.runs if not source.has_results]
+    shown = [source for source in sources.runs if source.has_results]
+    if sources.on_games:
+        games = by_game(shown)
+        entries = [result.entry for game in games for result in game.results]
+        return Content(sources, entries, begun, 0, {}, [], games)
+    entries = make_entries(shown)
     return Content(
         sources,
         entries,
-        [source.name for source in sources.runs if not source.done]
-        + [source.name for source in sources.sweeps if not source.sweep.begun],
-        answer_at,
+        begun + [source.name for source in sources.sweeps if not source.sweep.begun],
+        common_episodes(entries),
         {budget: results(sources.task, entries, budget) for budget in budgets(sources.task, entries)},
         [search_of(source) for source in sources.sweeps if source.sweep.begun],
+        [],
     )
-
-
-def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
-    """Runs with labels to tell them apart: that of the algorithm, with the path if it is there more than once."""
-    names = [source.algorithm for source in sources]
-    labels: list[str] = []
-    for source in sources:
-        label = ALGORITHMS[source.algorithm].title
-        label += f" ({source.name})" if names.count(source.algorithm) > 1 else ""
-        label += "" if source.run.finished else ", unfinished"
-        labels.append(label)
-    return [
-        # names that cannot be printed may look alike
-        Entry(
-            label + (f" no. {labels[:place].count(label) + 1}" if labels.count(label) > 1 else ""),
-            source,
-            curve_of(source.run.returns[:, : source.done]),
-        )
-        for place, (label, source) in enumerate(zip(labels, sources, strict=True))
-    ]
 
 
 def common_episodes(entries: Sequence[Entry]) -> int:
@@ -218,57 +177,23 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
 
 
 def _share_random_numbers(one: Entry, other: Entry) -> bool:
-    """Whether the trials of two runs are the same by seed and number: they begin alike, and are not independent."""
-    names = [(e.seed, e.first_trial, e.trials) for e in (one.source.run.experiment, other.source.run.experiment)]
+    """Whether the trials of two runs are the same by engine, seed and number: these begin alike, and are dependent."""
+    names = [(e.engine, e.seed, e.first_trial, e.trials) for e in (one.run.experiment, other.run.experiment)]
     return names[0] == names[1]
 
 
 def best_agent(content: Content) -> tuple[Entry, int] | None:
-    """The run that the answer puts first, and its trial that was best in the end; None without runs."""
-    if not content.answer:
+    """The run that the answer puts first, on the first game, and its trial that was best in the end; None without."""
+    if not content.entries:
         return None
-    entry = content.answer[0].entry
-    healthy = entry.source.run.diverged_at == 0
-    final = final_scores(entry.source.run.returns[:, : entry.source.done], LAST)
-    return entry, int(np.argmax(np.where(healthy | ~healthy.any(), final, -np.inf)))
+    entry = content.games[0].ranked[0].entry if content.games else content.answer[0].entry
+    healthy = entry.run.diverged_at == 0
+    return entry, int(np.argmax(np.where(healthy | ~healthy.any(), entry.run.latest, -np.inf)))
 
 
 def is_papers_order(task: Task, ranked: Sequence[str]) -> bool:
-    """Whether algorithms, best first, are in the order that the paper reports."""
+    """Whether algorithms of the paper, best first, are in the order that the paper reports."""
     return all(task.scores[better].mean >= task.scores[worse].mean for better, worse in itertools.pairwise(ranked))
-
-
-def curve_of(returns: Array) -> Curve:
-    """The learning curve of returns [trials, episodes]."""
-    trials, episodes = returns.shape
-    together = -(-episodes // MOST_POINTS)
-    starts = np.arange(0, episodes, together)
-    sizes = np.diff(np.append(starts, episodes))
-    points = np.add.reduceat(np.asarray(returns, np.float64), starts, axis=1) / sizes
-    ordered = np.sort(points, axis=0)
-    cut = trials // 4
-    kept = trials - 2 * cut
-    # the standard error of a trimmed mean is that of its winsorised values (Tukey & McLaughlin, 1963)
-    winsorised = np.clip(points, ordered[cut], ordered[trials - cut - 1])
-    mean, iqm = points.mean(axis=0), ordered[cut : trials - cut].mean(axis=0)
-    sd, winsorised_sd = (_sd(values) for values in (points, winsorised))
-    half_mean = _quantile(trials - 1) * sd / np.sqrt(trials)
-    half_iqm = _quantile(kept - 1) * winsorised_sd * np.sqrt((trials - 1) / max(1, kept * (kept - 1)))
-    episode = starts + (sizes + 1) / 2
-    bands = (mean - half_mean, mean + half_mean, iqm, iqm - half_iqm, iqm + half_iqm)
-    return Curve(episode, together, mean, sd, *bands)
-
-
-def _sd(values: Array) -> Array:
-    """Over trials [trials, points]; NaN for one."""
-    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1], np.nan)
-
-
-def _quantile(freedom: int) -> float:
-    """How many standard errors an interval of 95 % reaches to each side."""
-    from scipy.special import stdtrit  # slow to import
-
-    return float(stdtrit(freedom, 1 - TAIL)) if freedom else float("nan")
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
@@ -313,6 +238,11 @@ class Search(NamedTuple):
     def sweep(self) -> Sweep:
         """The sweep itself."""
         return self.source.sweep
+
+    @property
+    def digits(self) -> int:
+        """Decimals that all scores of the search are shown with."""
+        return decimals(point.score for points in self.points.values() for point in points)
 
     @property
     def tried(self) -> int:

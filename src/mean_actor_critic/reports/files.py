@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory
 from mean_actor_critic.reports import plots
 from mean_actor_critic.reports.content import Content, Search
+from mean_actor_critic.reports.digits import exact
 from mean_actor_critic.reports.page import Recording, write_page
 from mean_actor_critic.reports.search import is_papers_grid, winners_sheet, write_summary
-from mean_actor_critic.reports.tables import Sheet, results_rows, results_sheet, write_csv
+from mean_actor_critic.reports.tables import Sheet, evaluation_rows, results_rows, results_sheet, table_2, write_csv
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
+from mean_actor_critic.reports.written import clear_and_list
 from mean_actor_critic.runs.store import make_folder
 from mean_actor_critic.studies.sweep import RULES
 
@@ -24,14 +24,16 @@ PAGE = "index.html"
 
 
 def write_report(content: Content, recording: Recording, folder: Path) -> list[Path]:
-    """Write a report into a folder, the page last; returns the files. What a report wrote there before is replaced.
+    """Write a report into a folder; returns the files, the page last.
+
+    What a report wrote there before is replaced or removed, unless it was changed since.
 
     Raises:
         InputError: the folder cannot be made.
         DiskError: the disk refuses.
     """
     make_folder(folder)
-    files = _write_runs(content, folder) if content.entries else []
+    files = (_write_games if content.games else _write_runs)(content, folder) if content.entries else []
     grids = []
     for number, search in enumerate(content.searches, start=1):
         suffix = f"-{number}" if len(content.searches) > 1 else ""
@@ -44,23 +46,44 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
         files += write_theory_files(source.theory, folder, suffix)
     page = folder / PAGE
     write_page(content, recording, [file.name for file in files], grids, page)
-    return [*files, page]
+    return [*files, clear_and_list(folder, [*files, page]), page]
 
 
 def _write_runs(content: Content, folder: Path) -> list[Path]:
-    task, title = content.sources.task, content.title
     over = f"mean return over {content.answer_at} episodes"
-    trials = " or ".join(map(str, sorted({entry.source.run.experiment.trials for entry in content.entries})))
-    sheets = [results_sheet(title, task, *part) for part in content.results.items()]
+    sheets = [results_sheet(content, episodes) for episodes in content.results]
     results, curves = (_names(folder, stem) for stem in ("results", "learning-curves"))
     write_csv(results["csv"], results_rows(content))
     _write_text(results["tex"], "\n".join(map(latex_table, sheets)))
-    plots.scores(content.answer, f"{title}: {over}", results["png"], results["svg"])
+    plots.scores(content.answer, f"{content.title}: {over}", results["png"], results["svg"])
     write_csv(curves["csv"], curve_rows(content))
-    caption = f"{title}: mean of {trials} trials with 95 % bands"
+    caption = curves_title(content)
     _write_text(curves["tex"], latex_figure(curves["png"].name, caption))
     plots.learning_curves(content.entries, caption, curves["png"], curves["svg"])
     return [*results.values(), *curves.values()]
+
+
+def _write_games(content: Content, folder: Path) -> list[Path]:
+    table = {kind: folder / f"table-2.{kind}" for kind in ("csv", "tex")}
+    curves = {kind: folder / f"curves.{kind}" for kind in ("csv", "png", "svg")}
+    sheet = table_2(content.games)
+    write_csv(table["csv"], [sheet.columns, *sheet.rows])
+    _write_text(table["tex"], latex_table(sheet))
+    write_csv(curves["csv"], evaluation_rows(content.games))
+    plots.curves_on_games(content.games, curves["png"], curves["svg"])
+    return [*table.values(), *curves.values()]
+
+
+def curves_title(content: Content) -> str:
+    """Of the figure of learning curves: how many trials there are, and what the bands are."""
+    trials = " or ".join(map(str, sorted({entry.curve.n for entry in content.entries})))
+    kinds = {entry.curve.is_range for entry in content.entries if entry.curve.n > 1}
+    bands = {
+        (False,): " with 95 % bands",
+        (True,): " with their range",
+        (False, True): " with 95 % bands or their range",
+    }
+    return f"{content.title}: mean of {trials} trials{bands.get(tuple(sorted(kinds)), '')}"
 
 
 def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list[Path]:
@@ -72,7 +95,7 @@ def _write_search(title: str, search: Search, folder: Path, suffix: str) -> list
     plots.heat_maps(search, f"{title}: {rule}", settings["png"], settings["svg"])
     rows: list[list[Any]] = [["algorithm", search.plan.rule, "share_of_settings_that_reach_it"]]
     for algorithm, (values, share) in search.shares.items():
-        rows += [[algorithm, f"{x:.3f}", f"{y:.4f}"] for x, y in zip(values, share, strict=True)]
+        rows += [[algorithm, exact(x), exact(y)] for x, y in zip(values, share, strict=True)]
     write_csv(sensitivity["csv"], rows)
     caption = f"{title}: share of settings that reach a score ({rule})"
     _write_text(sensitivity["tex"], latex_figure(sensitivity["png"].name, caption))
@@ -125,14 +148,18 @@ def _names(folder: Path, stem: str) -> dict[str, Path]:
 
 
 def curve_rows(content: Content) -> list[list[Any]]:
-    """The learning curves as they are drawn."""
+    """The learning curves as they are drawn, of training and evaluations; `at` is the middle of a point.
+
+    Of evaluations of one trial, everything is over the episodes of each of them.
+    """
     columns = ("mean", "sd", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
-    rows: list[list[Any]] = [["label", "algorithm", "episode", *columns]]
+    rows: list[list[Any]] = [["label", "algorithm", "of", "unit", "at", "trials", *columns]]
     for entry in content.entries:
-        curve = entry.curve._asdict()
-        for place, episode in enumerate(entry.curve.episode):
-            numbers = [f"{value:.3f}" if np.isfinite(value := curve[column][place]) else "" for column in columns]
-            rows.append([entry.label, entry.algorithm, f"{episode:g}", *numbers])
+        for curve in entry.curves.values():
+            numbers = zip(*(getattr(curve.bands, column) for column in columns), strict=True)
+            for at, of_point in zip(curve.x, numbers, strict=True):
+                names = [entry.label, entry.algorithm, curve.of, curve.unit]
+                rows.append([*names, exact(at), entry.run.experiment.trials, *map(exact, of_point)])
     return rows
 
 

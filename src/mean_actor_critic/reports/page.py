@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,20 +16,26 @@ from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports import protocol, theory
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
-from mean_actor_critic.reports.plots import COLOURS, DARK_COLOURS, DARK_PARTS, PARTS, dashes, score_range
+from mean_actor_critic.reports.curves import EVALUATIONS, TRAINING, Curve
+from mean_actor_critic.reports.digits import interval, interval_heading, rounded
+from mean_actor_critic.reports.entries import Entry
+from mean_actor_critic.reports.games import GameResult, OnGame, title_on_games
+from mean_actor_critic.reports.plots import DARK_PARTS, PARTS, colour_of, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
-from mean_actor_critic.reports.tables import results_sheet
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.reports.statistics import FEWEST, Summary
+from mean_actor_critic.reports.tables import results_sheet, table_2
+from mean_actor_critic.spec.algorithms import ALGORITHMS, algorithm_of
+from mean_actor_critic.spec.learners import EPISODES, STEPS
 from mean_actor_critic.studies.sweep import RULES
 
 MOST_VIDEO = 2 * 2**20  # bytes; a page should open at once
 _LIGHT = {
     "paper": "#ffffff", "ink": "#1d2126", "soft": "#59616b", "line": "#d9dee4", "raised": "#f4f6f8",
-    "accent": "#b34700", **COLOURS, **PARTS,
+    "accent": "#b34700", **PARTS,
 }  # fmt: skip
 _DARK = {
     "paper": "#14171b", "ink": "#e8ebee", "soft": "#a3acb6", "line": "#323941", "raised": "#1d2228",
-    "accent": "#ff9a52", **DARK_COLOURS, **DARK_PARTS,
+    "accent": "#ff9a52", **DARK_PARTS,
 }  # fmt: skip
 
 
@@ -70,8 +77,8 @@ def write_page(content: Content, recording: Recording, files: Sequence[str], gri
         style=Markup(style),
         plotly=Markup(plotly),
         script=Markup(script),
-        light=_LIGHT,
-        dark=_DARK,
+        light={**_LIGHT, **{_css_name(name): colour_of(name) for name in _algorithms(content)}},
+        dark={**_DARK, **{_css_name(name): colour_of(name, dark=True) for name in _algorithms(content)}},
         data=_data(content),
     )
     write_whole(file, text.encode(errors="replace"))  # a forged manifest can hold what is no text
@@ -84,50 +91,98 @@ def _policy(*scripts: str) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; media-src data:"
 
 
+def _algorithms(content: Content) -> list[str]:
+    """All that the page may show, also those that this version does not know."""
+    theories = [source.theory for source in content.sources.theories]
+    names = [
+        *ALGORITHMS,
+        *(entry.algorithm for entry in content.entries),
+        *(name for search in content.searches for name in search.points),
+        *(row.estimator for theory in theories for trial in theory.trials for row in trial.moments[0].rows),
+        *(curve.estimator for theory in theories for curve in theory.curves),
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _css_name(name: str) -> str:
+    """A name as a style sheet has to spell it: `module:function` has signs that end a name there."""
+    return re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"\\{ord(sign[0]):x} ", name)
+
+
 # --- data for the charts ---------------------------------------------------------------------------------------------
 
 
 def _data(content: Content) -> dict[str, Any]:
     return {
-        "results": {str(episodes): [_result(row) for row in rows] for episodes, rows in content.results.items()},
-        "lines": _lines(content),
+        "value": "score" if content.games else "return",
+        "results": _results(content),
+        "tasks": [_task(on) for on in content.games] or [_lines(content.entries, content.digits)],
         "searches": [_search(search) for search in content.searches],
         "theories": [theory.chart_data(source.theory) for source in content.sources.theories],
     }
 
 
-def _result(row: Result) -> dict[str, Any]:
-    return {
-        "label": row.entry.label,
-        "algorithm": row.entry.algorithm,
-        "mean": _short(row.mean.mean),
-        "low": _short(row.mean.low),
-        "high": _short(row.mean.high),
-        "n": row.mean.n,
-        "paper": row.paper.mean if row.paper else None,
-        "spread": row.paper.spread if row.paper else None,
+def _results(content: Content) -> dict[str, Any]:
+    """What the switch of the results chooses from, by its values: games, or numbers of episodes."""
+    on_games = {
+        str(place): {"digits": on.digits, "rows": [_game_result(row) for row in on.ranked]}
+        for place, on in enumerate(content.games)
+    }
+    return on_games or {
+        str(episodes): {"digits": content.digits, "rows": [_result(row) for row in rows]}
+        for episodes, rows in content.results.items()
     }
 
 
-def _lines(content: Content) -> list[dict[str, Any]]:
-    lines = []
-    for entry, dash in zip(content.entries, dashes(content.entries), strict=True):
-        curve = entry.curve._asdict()
-        del curve["together"]
-        numbers = {name: [_short(value) for value in values] for name, values in curve.items()}
-        words = {"label": entry.label, "algorithm": entry.algorithm, "dash": dash}
-        lines.append({**words, "done": entry.source.done, **numbers})
-    return sorted(lines, key=lambda line: -line["mean"][-1])
+def _game_result(row: GameResult) -> dict[str, Any]:
+    return {**_point(row.entry, row.score.summary), "n": row.score.n_in_words, "paper": row.paper, "spread": None}
+
+
+def _result(row: Result) -> dict[str, Any]:
+    mean, spread = row.paper or (None, None)
+    return {**_point(row.entry, row.mean), "n": row.mean.n, "paper": mean, "spread": spread}
+
+
+def _point(entry: Entry, mean: Summary) -> dict[str, Any]:
+    ends = {name: _short(getattr(mean, name)) for name in ("mean", "low", "high")}
+    return {"label": entry.label, "algorithm": entry.algorithm, **ends, "range": mean.is_range}
+
+
+def _task(on: OnGame) -> dict[str, Any]:
+    references = [{"label": words, "algorithm": algorithm, "score": score} for words, algorithm, score in on.references]
+    return {**_lines([result.entry for result in on.results], on.digits), "references": references}
+
+
+def _lines(entries: Sequence[Entry], digits: int) -> dict[str, Any]:
+    """Lines of the learning curves of one task, the one that ends highest first."""
+    drawn = zip(entries, dashes(entries), strict=True)
+    lines = [
+        {
+            "label": entry.label,
+            "algorithm": entry.algorithm,
+            "dash": dash,
+            "curves": {f"{of} {unit}": _curve(curve) for (of, unit), curve in entry.curves.items()},
+        }
+        for entry, dash in sorted(drawn, key=lambda pair: -pair[0].curve.bands.mean[-1])
+    ]
+    return {"digits": digits, "lines": lines, "references": []}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    numbers = {"x": curve.x, **curve.bands._asdict()}
+    shown = {name: [_short(value) for value in values] for name, values in numbers.items()}
+    return {"end": curve.end, "range": curve.is_range, **shown}
 
 
 def _search(search: Search) -> dict[str, Any]:
     return {
         "range": [_short(value) for value in score_range(search)],
+        "digits": search.digits,
         "maps": {algorithm: _map(heat) for algorithm, heat in search.maps.items()},
         "shares": [
             {
                 "algorithm": algorithm,
-                "label": ALGORITHMS[algorithm].title,
+                "label": algorithm_of(algorithm).title,
                 "score": [_short(value) for value in values],
                 "share": [_short(value) for value in share],
             }
@@ -158,7 +213,6 @@ def _short(value: float) -> float | None:
 
 def _words(content: Content, recording: Recording, files: Sequence[str], grids: Sequence[str]) -> dict[str, Any]:
     lead, rest = answer(content)
-    task = content.sources.task
     return {
         "title": content.title,
         "lead": lead,
@@ -166,13 +220,19 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         "notes": notes(content),
         "sections": _sections(content),
         "entries": content.entries,
-        "paper": task is not None,
+        "games": [(str(place), on.title) for place, on in enumerate(content.games)],
         "budgets": [(episodes, f"{episodes} episodes") for episodes in content.results],
         "answer_at": content.answer_at,
-        "sheets": [results_sheet(content.title, task, *part) for part in content.results.items()],
-        "legend_of_results": _legend_of_results(content),
-        "caption_of_curves": _caption_of_curves(content),
-        "longest": max((entry.source.done for entry in content.entries), default=1),
+        "sheets": [table_2(content.games)]
+        if content.games
+        else [results_sheet(content, episodes) for episodes in content.results],
+        "interval": _interval(content),
+        "kinds": _different(content, 0, (TRAINING, EVALUATIONS)),
+        "units": _different(content, 1, (EPISODES, STEPS)),
+        "caption_of_results": _caption_of_results(content),
+        "legend_of_results": _legend_of_games(content) if content.games else _legend_of_results(content),
+        "caption_of_curves": _caption_of_games(content) if content.games else _caption_of_curves(content),
+        "longest": max((entry.curve.end for entry in content.entries), default=1),
         "colours_of": _colours(content),
         "searches": [_search_words(search) for search in content.searches],
         "theories": [theory.words(source.theory) for source in content.sources.theories],
@@ -207,8 +267,61 @@ def _sections(content: Content) -> list[tuple[str, str]]:
 
 def _colours(content: Content) -> dict[str, str]:
     """Which algorithm's colour a name in a table has."""
-    titles = {algorithm.title: name for name, algorithm in ALGORITHMS.items()}
-    return {**titles, **{entry.label: entry.algorithm for entry in content.entries}}
+    names = _algorithms(content)
+    titles = {algorithm_of(name).title: name for name in names} | {title_on_games(name): name for name in names}
+    return titles | {entry.label: entry.algorithm for entry in content.entries}
+
+
+def _interval(content: Content) -> str:
+    """What the intervals of the results are called."""
+    on_games = [result.score.summary for on in content.games for result in on.results]
+    return interval_heading(on_games or [row.mean for row in content.answer])
+
+
+def _caption_of_results(content: Content) -> str:
+    found = _interval(content)
+    spread = f"the {found} of the trials" if found == "range" else f"its {found}"
+    if content.games:
+        paper = any(result.paper is not None for on in content.games for result in on.results)
+        below = ", and below it the paper’s mean (◇)" if paper else ""
+        return f"Mean score of the last evaluation with {spread}{below}. Runs may differ in their steps and settings."
+    paper = content.sources.task is not None
+    below = ", and below it the paper’s number (◇) with the “±” that the paper does not explain" if paper else ""
+    return f"Mean return over trials and episodes with {spread}{below}."
+
+
+def _legend_of_games(content: Content) -> str:
+    """What the columns of Table 2 mean."""
+    few = any(result.score.summary.is_range for on in content.games for result in on.results)
+    parts = [
+        "Score: mean over trials of the mean score of each one’s games; n says how many trials, or games of one trial, "
+        "the interval is over.",
+        f"Of fewer than {FEWEST}, the range of the values is shown, from … to …." if few else "",
+        "Steps: of the last evaluation that all trials have had, and of the budget if that is more. Notes: settings "
+        "that differ from the paper’s, trials that diverged, games that the evaluation’s steps cut off. Random, TRPO "
+        "and ES are the paper’s numbers too.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _caption_of_games(content: Content) -> str:
+    """What the curves of evaluations show, and what their runs have in common."""
+    alone = any(result.score.over != "trials" for on in content.games for result in on.results)
+    few = any(entry.curve.is_range for entry in content.entries)
+    several = len(content.games) > 1
+    parts = [
+        "Mean score of each evaluation by agent steps, over trials, with bands point by point.",
+        "Of one trial, the band is over its games." if alone else "",
+        f"Of fewer than {FEWEST} values, bands are their range." if few else "",
+        *(
+            f"All runs{f' on {on.title}' if several else ''} differ from the paper’s settings by "
+            f"{', '.join(on.in_common)}."
+            for on in content.games
+            if on.in_common
+        ),
+        "IQM is the mean of the middle half.",
+    ]
+    return " ".join(filter(None, parts))
 
 
 def _legend_of_results(content: Content) -> str:
@@ -234,25 +347,51 @@ def _legend_of_results(content: Content) -> str:
                 else ", Welch’s."
             )
         )
+    summaries = [row.mean for rows in content.results.values() for row in rows]
     parts.append(
-        "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap, of medians by order statistics, "
-        "of probabilities by Wilson’s with DeLong’s variance."
+        "All intervals are of 95 %, over trials: of means and IQMs by the bootstrap and no further than the values of "
+        "the trials, of medians by order statistics, of probabilities by Wilson’s with DeLong’s variance."
     )
+    if any(summary.is_range for summary in summaries):
+        parts.append(
+            f"Fewer than {FEWEST} trials allow no interval of a mean: the range of their values is shown, and says so."
+        )
     return " ".join(filter(None, parts))
 
 
 def _caption_of_curves(content: Content) -> str:
     together = max((entry.curve.together for entry in content.entries), default=1)
-    points = f" Each point is the mean of up to {together} neighbouring episodes." if together > 1 else ""
-    return f"Return by episode, over trials, with bands point by point.{points} IQM is the mean of the middle half."
+    points = f" By episodes, each point is the mean of up to {together} neighbours." if together > 1 else ""
+    curves = [curve for entry in content.entries for curve in entry.curves.values()]
+    by_steps = [curve.together for curve in curves if (curve.of, curve.unit) == (TRAINING, STEPS)]
+    width = f"{min(by_steps)} to {max(by_steps)}" if len(set(by_steps)) > 1 else f"{max(by_steps, default=0)}"
+    bins = (
+        f" By steps, each point is the mean of the episodes that ended within {width} agent steps." if by_steps else ""
+    )
+    few = any(entry.curve.is_range for entry in content.entries)
+    ranges = f" Of fewer than {FEWEST} trials, bands are the range of their values." if few else ""
+    evaluated = [curve for curve in curves if curve.of == EVALUATIONS]
+    evaluations = " Evaluations are episodes of their own, from which nothing is learned." if evaluated else ""
+    if any(curve.over != "trials" for curve in evaluated):
+        evaluations += " Of one trial, their band is over these episodes."
+    return (
+        "Return over trials, with bands point by point that go no further than the trials’ values."
+        f"{ranges}{points}{bins}{evaluations} IQM is the mean of the middle half."
+    )
+
+
+def _different(content: Content, place: int, order: Sequence[str]) -> list[tuple[str, str]]:
+    """What a switch of the learning curves offers: what they are of, or their units, as far as there are such."""
+    there = {key[place] for entry in content.entries for key in entry.curves}
+    return [(name, name) for name in order if name in there]
 
 
 def _search_words(search: Search) -> dict[str, Any]:
     rule = RULES[search.plan.rule]
     left_out = sum(heat.left_out for heat in search.maps.values())
     medians = [
-        f"{ALGORITHMS[name].title} {np.median([point.score for point in search.points[name]]):.1f}"
-        for name in search.points
+        f"{algorithm_of(name).title} {rounded(float(np.median([p.score for p in points])), search.digits)}"
+        for name, points in search.points.items()
     ]
     last = search.plan.rungs[-1]
     rungs = ""
@@ -265,7 +404,7 @@ def _search_words(search: Search) -> dict[str, Any]:
     return {
         "name": search.source.name,
         "unfinished": search.unfinished,
-        "algorithms": [(name, ALGORITHMS[name].title) for name in search.points],
+        "algorithms": [(name, algorithm_of(name).title) for name in search.points],
         "winners": winners_sheet(search.sweep),
         "extent": f"{extent(search.sweep)}; {_fixed(search)}; {last.trials} trials of {last.episodes} episodes for "
         "those that went all the way. The winners were chosen by these numbers, which flatter them; results come from "
@@ -287,9 +426,22 @@ def _fixed(search: Search) -> str:
 
 def _alternatives(content: Content) -> Mapping[str, str]:
     """What the charts of runs show, in words."""
-    means = [f"{row.entry.label} {row.mean.mean:.1f} {row.mean.interval}" for row in content.answer]
-    ends = [f"{entry.label} {entry.curve.mean[-1]:.1f}" for entry in content.entries]
+    if content.games:
+        scores = [
+            f"{on.title}, {result.entry.label}, {rounded(result.score.summary.mean, on.digits)}"
+            for on in content.games
+            for result in on.ranked
+        ]
+        words = f"Mean scores of the last evaluation: {'; '.join(scores)}."
+        return {"results": words, "curves": f"Mean score of evaluations as training goes on. {words}"}
+    digits = content.digits
+    means = [
+        f"{row.entry.label} {rounded(row.mean.mean, digits)} {interval(row.mean, digits)}".removesuffix(" –")
+        for row in content.answer
+    ]
+    ends = [f"{entry.label} {rounded(entry.curve.bands.mean[-1], digits)}" for entry in content.entries]
+    heading = interval_heading(row.mean for row in content.answer)
     return {
-        "results": f"Mean returns with 95 % intervals over {content.answer_at} episodes: {', '.join(means)}.",
-        "curves": f"Mean return by episode. At the end: {', '.join(ends)}.",
+        "results": f"Mean return and {heading} over {content.answer_at} episodes: {', '.join(means)}.",
+        "curves": f"Mean return as training goes on. After the last episode: {', '.join(ends)}.",
     }

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,33 +13,36 @@ import numpy as np
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory, Trial
-from mean_actor_critic.reports.content import Entry, Result, Search
-from mean_actor_critic.reports.theory import SOURCES, batch_in_words, entropy_points, sources_of
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.reports.content import Result, Search
+from mean_actor_critic.reports.digits import interval_heading
+from mean_actor_critic.reports.entries import Entry
+from mean_actor_critic.reports.games import OnGame
+from mean_actor_critic.reports.theory import (
+    SOURCES,
+    batch_in_words,
+    entropy_points,
+    estimators_of,
+    rivals_of,
+    sources_of,
+)
+from mean_actor_critic.spec.algorithms import algorithm_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colours: told apart by colour-blind readers
-COLOURS = {
-    "mac": "#D55E00",
-    "advantage_actor_critic": "#0072B2",
-    "actor_critic": "#009E73",
-    "advantage_reinforce": "#CC79A7",
-    "reinforce": "#7F7F7F",
-}
-DARK_COLOURS = {  # the same, lighter, for dark pages
-    "mac": "#FF8A3D",
-    "advantage_actor_critic": "#56B4E9",
-    "actor_critic": "#2FC89B",
-    "advantage_reinforce": "#E9A3CB",
-    "reinforce": "#A9B0B8",
-}
-PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}  # of a variance
+# Okabe and Ito's colours, of the parts of a variance
+PARTS = {"actions": "#E69F00", "states": "#56B4E9", "returns": "#999999", "trajectories": "#882255"}
 DARK_PARTS = {"actions": "#F0B833", "states": "#7CC7F0", "returns": "#8A9199", "trajectories": "#D46A9F"}
+_LINE = "#444444"
 DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart; names as Plotly has them
 _STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+
+
+def colour_of(algorithm: str, dark: bool = False) -> str:
+    """The colour of an algorithm's lines and points, on a light or a dark ground."""
+    known = algorithm_of(algorithm)
+    return known.dark_colour if dark else known.colour
 
 
 def require_matplotlib() -> None:
@@ -48,30 +52,66 @@ def require_matplotlib() -> None:
 
 
 def dashes(entries: Sequence[Entry]) -> list[str]:
-    """How the line of each is drawn: the first of each algorithm solid."""
-    names = [entry.algorithm for entry in entries]
-    return [DASHES[names[:i].count(name) % len(DASHES)] for i, name in enumerate(names)]
+    """How the line of each is drawn: the first of each colour solid."""
+    colours = [colour_of(entry.algorithm) for entry in entries]
+    return [DASHES[colours[:i].count(colour) % len(DASHES)] for i, colour in enumerate(colours)]
+
+
+def _draw_curves(axes: "Axes", entries: Sequence[Entry], labels: Sequence[str], unit: float = 1) -> None:
+    """The line and the band of each run; x is counted in multiples of `unit`."""
+    for entry, label, dash in zip(entries, labels, dashes(entries), strict=True):
+        x, bands, colour = entry.curve.x / unit, entry.curve.bands, colour_of(entry.algorithm)
+        width = 2.2 if entry.algorithm == "mac" else 1.4
+        axes.plot(x, bands.mean, _STYLES[dash], color=colour, linewidth=width, label=_literal(label))
+        axes.fill_between(x, bands.mean_low, bands.mean_high, color=colour, alpha=0.2, linewidth=0)
+    axes.grid(alpha=0.25)
 
 
 def learning_curves(entries: Sequence[Entry], title: str, *files: Path) -> None:
-    """Mean return by episode with a 95 % band, a line for each run; PNG or SVG."""
+    """Mean return by episode with a band over trials, a line for each run; PNG or SVG."""
     with figure_of(files, (7.5, 4.5)) as figure:
         axes: Axes = figure.subplots()
-        for entry, dash in zip(entries, dashes(entries), strict=True):
-            curve, colour = entry.curve, COLOURS[entry.algorithm]
-            width = 2.2 if entry.algorithm == "mac" else 1.4
-            label = _literal(entry.label)
-            axes.plot(curve.episode, curve.mean, _STYLES[dash], color=colour, linewidth=width, label=label)
-            axes.fill_between(curve.episode, curve.mean_low, curve.mean_high, color=colour, alpha=0.2, linewidth=0)
+        _draw_curves(axes, entries, [entry.label for entry in entries])
         handles, labels = axes.get_legend_handles_labels()
-        order = np.argsort([entry.curve.mean[-1] for entry in entries])[::-1]  # as the lines end
+        order = np.argsort([entry.curve.bands.mean[-1] for entry in entries])[::-1]  # as the lines end
         axes.legend([handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="center left",
                     bbox_to_anchor=(1.0, 0.5))  # fmt: skip
         together = max(entry.curve.together for entry in entries)
         label = "Episode" if together == 1 else f"Episode (means of {together})"
         axes.set(xlabel=label, ylabel="Return", title=_literal(title))
         axes.set_xlim(1, max(2, *(entry.source.done for entry in entries)))
-        axes.grid(alpha=0.25)
+
+
+def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
+    """Scores of evaluations by agent steps, a panel for each game, a line for each run; PNG or SVG.
+
+    What the settings of all runs on a game have in common is said below its name. Bands are 95 % intervals over trials,
+    or their range where there are few; of one trial, they are over its games.
+    """
+    columns = min(3, len(games))
+    rows = -(-len(games) // columns)
+    most = max(len(on.results) + len(on.references) for on in games)  # lines of a legend
+    with figure_of(files, (1.0 + 4.2 * columns, rows * (3.4 + 0.2 * most))) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in panels[len(games) :]:
+            axes.set_visible(False)
+        for axes, on in zip(panels, games, strict=False):
+            entries = [result.entry for result in on.results]
+            trials = [entry.run.experiment.trials for entry in entries]
+            labels = [
+                f"{entry.label}, {n} trials" if n > 1 else f"{entry.label}, 1 trial (band: its games)"
+                for entry, n in zip(entries, trials, strict=True)
+            ]
+            _draw_curves(axes, entries, labels, unit=1e6)
+            for words, algorithm, score in on.references:
+                style, colour = (":", colour_of(algorithm)) if algorithm else ("--", _LINE)
+                axes.axhline(score, color=colour, linewidth=0.8, linestyle=style, label=words)
+            axes.set(xlabel="million agent steps", ylabel="score")
+            lines = textwrap.wrap(", ".join(on.in_common), 60)
+            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate("\n".join(lines), (0.5, 1), xytext=(0, 4), fontsize=8, **place)
+            axes.set_title(_literal(on.title), pad=6 + 11 * len(lines))
+            axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def scores(results: Sequence[Result], title: str, *files: Path) -> None:
@@ -81,7 +121,7 @@ def scores(results: Sequence[Result], title: str, *files: Path) -> None:
         for place, result in enumerate(results):
             mean, low, high = result.mean.mean, result.mean.low, result.mean.high
             error = [[mean - low], [high - mean]] if np.isfinite(low) else None
-            colour = COLOURS[result.entry.algorithm]
+            colour = colour_of(result.entry.algorithm)
             axes.errorbar([mean], [place - 0.12], xerr=error, fmt="o", color=colour, capsize=4)
             if result.paper:
                 label = "paper ± as it gives it" if place == 0 else None
@@ -89,7 +129,8 @@ def scores(results: Sequence[Result], title: str, *files: Path) -> None:
                               markerfacecolor="white", capsize=3, linewidth=1, label=label)  # fmt: skip
         axes.set_yticks(range(len(results)), [_literal(result.entry.label) for result in results])
         axes.set_ylim(len(results) - 0.5, -0.5)
-        axes.set(xlabel="Mean return, 95 % interval", title=_literal(title))
+        heading = interval_heading(result.mean for result in results)
+        axes.set(xlabel=f"Mean return, {heading}", title=_literal(title))
         axes.grid(alpha=0.25, axis="x")
         if any(result.paper for result in results):
             axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -108,7 +149,7 @@ def heat_maps(search: Search, title: str, *files: Path) -> None:
         for panel, (algorithm, heat) in zip(panels[0], search.maps.items(), strict=True):
             values = [[point.score if point else np.nan for point in line] for line in heat.points]
             image = panel.imshow(values, vmin=low, vmax=high, cmap="viridis", aspect="auto", interpolation="nearest")
-            panel.set_title(ALGORITHMS[algorithm].title)
+            panel.set_title(algorithm_of(algorithm).title)
             words = [f"{optimizer} {rate}".strip() for optimizer, rate in heat.columns]
             panel.set_xticks(range(len(words)), map(_literal, words), rotation=90, fontsize=6)
             if heat.rows != labelled:  # the same rows as the panel before need no names again
@@ -128,8 +169,8 @@ def sensitivity(search: Search, title: str, *files: Path) -> None:
         axes: Axes = figure.subplots()
         for algorithm, (values, share) in search.shares.items():
             width = 2.2 if algorithm == "mac" else 1.4
-            label = ALGORITHMS[algorithm].title
-            axes.step(values, share, where="pre", color=COLOURS[algorithm], linewidth=width, label=label)
+            label = algorithm_of(algorithm).title
+            axes.step(values, share, where="pre", color=colour_of(algorithm), linewidth=width, label=label)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="Score", ylabel="Share of settings that reach it", title=_literal(title))
         axes.set_ylim(0, 1.02)
@@ -142,12 +183,12 @@ def variances(trial: Trial, batches: Sequence[str], title: str, *files: Path) ->
         panels: Any = figure.subplots(1, len(batches), squeeze=False, sharey=True)
         episodes = [moment.episode for moment in trial.moments]
         for panel, batch in zip(panels[0], batches, strict=True):
-            for name, algorithm in ALGORITHMS.items():
+            for name in estimators_of(trial, batch):
                 numbers = [moment.row(name, batch)["variance"] for moment in trial.moments]
                 value = np.array([number.value for number in numbers])
                 error = np.abs(np.array([[n.low, n.high] for n in numbers]).T - value)
-                panel.errorbar(episodes, value, yerr=error, color=COLOURS[name], capsize=3, marker="o", markersize=4,
-                               linewidth=2.2 if name == "mac" else 1.4, label=algorithm.title)  # fmt: skip
+                panel.errorbar(episodes, value, yerr=error, color=colour_of(name), capsize=3, marker="o", markersize=4,
+                               linewidth=2.2 if name == "mac" else 1.4, label=algorithm_of(name).title)  # fmt: skip
             panel.set(xlabel="Episode of training", title=batch_in_words(batch), yscale="log")
             panel.grid(alpha=0.25)
         panels[0][0].set_ylabel("Variance, all parameters")
@@ -159,7 +200,7 @@ def variance_sources(trial: Trial, batch: str, title: str, *files: Path) -> None
     """What every estimator's variance comes from, a panel for each moment; PNG or SVG."""
     with figure_of(files, (2.2 + 2.4 * len(trial.moments), 3.2)) as figure:
         panels: Any = figure.subplots(1, len(trial.moments), squeeze=False, sharey=True)
-        names = list(ALGORITHMS)
+        names = estimators_of(trial, batch)
         for panel, moment in zip(panels[0], trial.moments, strict=True):
             shares = [sources_of(moment.row(name, batch)) for name in names]
             above, below = np.zeros(len(names)), np.zeros(len(names))
@@ -170,7 +211,7 @@ def variance_sources(trial: Trial, batch: str, title: str, *files: Path) -> None
                 above, below = above + np.maximum(value, 0), below + np.minimum(value, 0)
             panel.axvline(0, color="#444444", linewidth=0.8)
             panel.axvline(100, color="#444444", linewidth=0.8, linestyle=":")
-            panel.set_yticks(range(len(names)), [ALGORITHMS[name].title for name in names])
+            panel.set_yticks(range(len(names)), [algorithm_of(name).title for name in names])
             panel.set(title=f"episode {moment.episode}", xlabel="% of the variance")
         panels[0][0].invert_yaxis()
         panels[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -184,16 +225,16 @@ def entropy_curves(theory: Theory, title: str, *files: Path) -> None:
         for curve in theory.curves:
             style, label = (
                 "-" if curve.actions == 2 else "--",
-                f"{ALGORITHMS[curve.estimator].title}, {curve.actions} actions",
+                f"{algorithm_of(curve.estimator).title}, {curve.actions} actions",
             )
-            colour = COLOURS[curve.estimator]
+            colour = colour_of(curve.estimator)
             left.plot(curve.entropy, curve.amount, style, color=colour, marker="o", markersize=3, label=label)
             right.plot(curve.entropy, curve.saved, style, color=colour, marker="o", markersize=3)
             right.fill_between(curve.entropy, curve.low, curve.high, color=colour, alpha=0.08, linewidth=0)
-        for rival in ("actor_critic", "advantage_actor_critic"):
+        for rival in rivals_of(theory):
             x, y = entropy_points(theory, rival)
-            label = f"{ALGORITHMS[rival].title}, networks"
-            right.plot(x, y, "D", color=COLOURS[rival], markeredgecolor="black", label=label if len(x) else None)
+            label = f"{algorithm_of(rival).title}, networks"
+            right.plot(x, y, "D", color=colour_of(rival), markeredgecolor="black", label=label if len(x) else None)
         left.set(ylabel="Variance saved, of its most", title="how much")
         right.set(ylabel="Share of the variance saved", title="which share")
         for panel in (left, right):

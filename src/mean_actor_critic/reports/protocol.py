@@ -6,27 +6,36 @@ from collections.abc import Sequence
 
 from mean_actor_critic._version import __version__
 from mean_actor_critic.reports.content import Content
+from mean_actor_critic.reports.digits import in_millions
+from mean_actor_critic.reports.entries import Entry, extent
+from mean_actor_critic.reports.games import PAPERS_STEPS
 from mean_actor_critic.reports.search import is_papers_grid
-from mean_actor_critic.reports.sources import RunSource
+from mean_actor_critic.reports.sources import RunSource, title_of_game
+from mean_actor_critic.reports.statistics import FEWEST
 from mean_actor_critic.reports.tables import Sheet
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import kwargs_as_words, settings_as_words
 from mean_actor_critic.spec.experiment import Experiment, make_experiment
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL
-from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, preset
+from mean_actor_critic.spec.paper import ATARI_TRIALS, CLASSIC_CONTROL
+from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, settings_of_preset
 from mean_actor_critic.studies.sweep import Plan
 
 
 def method(content: Content) -> list[str]:
     """How the numbers were made, a paragraph each."""
     lines = [f"Environment: {content.sources.environment}."]
-    if content.entries:
+    if content.games:
+        lines += _method_on_games()
+    elif content.entries:
         counts = sorted({entry.source.run.experiment.trials for entry in content.entries})
         lines.append(
             f"A trial is a training by itself. Each run has {' or '.join(map(str, counts))} of them. Returns are "
             "those of the training itself, undiscounted, with actions sampled from the policy. The unit of all "
             "statistics is the trial: first its mean over episodes, then everything over trials. The bands of the "
-            "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM."
+            "learning curves are Student’s intervals of each point’s mean, and of its trimmed mean for the IQM. No "
+            "interval or band goes beyond the values of the trials; of fewer than "
+            f"{FEWEST} trials, the smallest and the largest value are shown instead. Curves by steps are means of "
+            "the episodes that ended within equal numbers of agent steps."
         )
         if any(result.paired for result in content.answer if result.ahead):
             lines.append(
@@ -42,14 +51,30 @@ def method(content: Content) -> list[str]:
     return lines
 
 
+def _method_on_games() -> list[str]:
+    return [
+        "A trial is a training by itself. Training stops now and then for an evaluation: whole games with actions "
+        "sampled from the policy, whose raw scores are shown; rewards that were clipped for learning do not count. "
+        "Steps are agent steps, each of which is several frames of the game. The unit of all statistics is the trial: "
+        "first the mean score of its games, then everything over trials. Of one trial, everything is over its games, "
+        "and n says so. No interval or band goes beyond the values; of fewer than "
+        f"{FEWEST}, the smallest and the largest are shown instead.",
+        "A trial that diverges is put back to before that update, plays on without learning, and counts: no trial is "
+        "left out. A game that an evaluation’s steps cut off counts with its score so far.",
+        f"The paper’s numbers are means of {ATARI_TRIALS} trials after {in_millions(PAPERS_STEPS)} agent steps. "
+        "Settings that differ from the paper’s are in the notes of the table.",
+    ]
+
+
 def seeds(content: Content) -> str:
     """The seeds of results and searches."""
     runs: dict[str, list[str]] = {}
-    for entry in content.entries:
-        experiment = entry.source.run.experiment
+    for label, entry in _named(content):
+        experiment = entry.run.experiment
         last = experiment.first_trial + experiment.trials - 1
-        trials = f"seed {experiment.seed}, trials {experiment.first_trial} to {last}"
-        runs.setdefault(trials, []).append(entry.label)
+        numbers = f"trials {experiment.first_trial} to {last}" if experiment.trials > 1 else f"trial {last}"
+        trials = f"seed {experiment.seed}, {numbers}"
+        runs.setdefault(trials, []).append(label)
     parts = [
         f"Results: {trials}" + (f" ({', '.join(labels)})." if len(runs) > 1 else ".") for trials, labels in runs.items()
     ]
@@ -66,13 +91,23 @@ def commands(content: Content, grids: Sequence[str]) -> list[str]:
 
 def settings(content: Content) -> Sheet | None:
     """The settings of each run; None without runs."""
-    rows = [[e.label, " ".join(settings_as_words(e.source.run.experiment.settings()))] for e in content.entries]
-    return Sheet("Settings of each run", ["Algorithm", "settings"], rows, left=2) if rows else None
+    rows = [
+        [label, entry.run.manifest.origin or "–", " ".join(settings_as_words(entry.run.experiment.settings()))]
+        for label, entry in _named(content)
+    ]
+    return Sheet("Settings of each run", ["Algorithm", "origin", "settings"], rows, left=3) if rows else None
+
+
+def _named(content: Content) -> list[tuple[str, Entry]]:
+    """The runs by their labels, with the game where there are several."""
+    if len(content.games) < 2:
+        return [(entry.label, entry) for entry in content.entries]
+    return [(f"{on.title}: {result.entry.label}", result.entry) for on in content.games for result in on.results]
 
 
 def origins(content: Content) -> Sheet:
     """Where each part came from."""
-    columns = ["path as given", "what", "begun", "episodes", "digest", "note"]
+    columns = ["path as given", "what", "begun", "so far", "digest", "note"]
     rows = []
     seen: dict[str, str] = {}
     unfinished = {entry.source.run.path: entry.unfinished for entry in content.entries}
@@ -82,14 +117,15 @@ def origins(content: Content) -> Sheet:
         note = unfinished.get(run.path, "has only begun") or told.get(run.path, "finished")
         note += f", the same results as {seen[digest]}" if digest in seen else ""
         seen.setdefault(digest, source.name)
-        what = f"run, {ALGORITHMS[source.algorithm].title}"
-        done = f"{source.done}/{run.experiment.episodes}"
-        rows.append([source.name, what, run.manifest.created, done, digest[:16], note])
+        experiment = run.experiment
+        where = f" on {title_of_game(experiment.environment)}" if source.on_game else ""
+        what = f"run, {algorithm_of(source.algorithm).title}{where}, {experiment.engine} engine"
+        rows.append([source.name, what, run.manifest.created, extent(run), digest[:16], note])
     for search in content.searches:
         last = search.plan.rungs[-1]
         digest = search.sweep.results_digest[:16]
         note = search.unfinished or told.get(search.sweep.path, "finished")
-        rows.append([search.source.name, "sweep", search.sweep.created, str(last.episodes), digest, note])
+        rows.append([search.source.name, "sweep", search.sweep.created, f"{last.episodes} episodes", digest, note])
     for name, theory in content.sources.theories:
         rows.append([name, "measurements of estimators", "", "", "", f"{len(theory.trials)} trials"])
     return Sheet("What this page was made from", columns, [[cell or "–" for cell in row] for row in rows], left=3)
@@ -113,30 +149,36 @@ def versions(content: Content) -> Sheet:
 def run_commands(runs: Sequence[RunSource]) -> list[str]:
     """The commands that train these runs: one for a whole study as `mac reproduce` has it, else one for each."""
     commands = []
-    left = [source.run.experiment for source in runs]
-    for experiment in [*left]:
+    left = [(source.run.experiment, source.run.manifest.snapshots) for source in runs]
+    for experiment, _ in [*left]:
         study = _study_with(experiment)
-        if study is not None and all(part in left for part in study[1]):
+        if study is not None and all((part, ()) in left for part in study[1]):
             commands.append(study[0])
             for part in study[1]:
-                left.remove(part)
-    return [*commands, *(train_command(experiment) for experiment in left)]
+                left.remove((part, ()))
+    return [*commands, *(train_command(experiment, snapshots) for experiment, snapshots in left)]
 
 
-def train_command(experiment: Experiment) -> str:
-    """`mac train` with every setting, so that it does not depend on presets."""
+def train_command(experiment: Experiment, snapshots: Sequence[int] = ()) -> str:
+    """`mac train` with every setting, so that it does not depend on presets, and with the same snapshots."""
     words = ["mac", "train", experiment.environment, "--algorithm", experiment.algorithm]
-    words += ["--trials", str(experiment.trials), "--episodes", str(experiment.episodes)]
-    words += ["--seed", str(experiment.seed), "--engine", experiment.engine]
+    words += ["--trials", str(experiment.trials), f"--{experiment.budget.unit}", str(experiment.budget.amount)]
+    words += ["--seed", str(experiment.seed), "--engine", experiment.engine, "--learner", experiment.learner]
+    if experiment.until is not None:
+        words += ["--until", str(experiment.until)]
     if experiment.first_trial:
         words += ["--first-trial", str(experiment.first_trial)]
     if experiment.environment_kwargs:
         words += ["--env-kwargs", *kwargs_as_words(experiment.environment_kwargs)]
+    if snapshots:  # a number alone would say how many
+        words += ["--snapshots", ",".join(map(str, snapshots if len(snapshots) > 1 else [*snapshots, *snapshots]))]
     return shlex.join([*words, "--set", *settings_as_words(experiment.settings())])
 
 
 def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
     """The study of the paper that an experiment belongs to: its command, and the experiments of all algorithms."""
+    if experiment.episodes is None:
+        return None
     for (name, task), presets in itertools.product(CLASSIC_CONTROL.items(), PRESETS):
         if task.environment not in PRESETS[presets]:
             continue
@@ -145,12 +187,12 @@ def _study_with(experiment: Experiment) -> tuple[str, list[Experiment]] | None:
                 task.environment,
                 algorithm,
                 experiment.trials,
-                experiment.episodes,
+                experiment.budget,
                 experiment.seed,
-                {"max_episode_steps": task.steps, **preset(task.environment, algorithm, presets)},
+                {"max_episode_steps": task.steps, **settings_of_preset(task.environment, algorithm, presets)},
                 engine=experiment.engine,
             )
-            for algorithm in ALGORITHMS
+            for algorithm in task.scores
         ]
         if experiment in parts:
             words = [] if presets == TUNED else ["--preset", presets]

@@ -8,9 +8,10 @@ import numpy as np
 from rich.table import Table
 
 from mean_actor_critic.reports.content import trials_in_words
+from mean_actor_critic.reports.digits import decimals_of, exact, interval_heading, rounded
 from mean_actor_critic.reports.statistics import summarise
 from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.studies.sweep import RULES, Outcome, Plan, Sweep, scores
@@ -39,7 +40,7 @@ def extent(sweep: Sweep) -> str:
         for exhaustive in (False, True)
     )
     saved = f", {1 - played / all_of_them:.0%} of the episodes saved by stopping early" if played < all_of_them else ""
-    of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else ALGORITHMS[plan.algorithms[0]].title
+    of = f"{len(plan.algorithms)} algorithms" if len(plan.algorithms) > 1 else algorithm_of(plan.algorithms[0]).title
     grid = "the paper’s grid: " if is_papers_grid(plan) else ""
     return f"{grid}{points} settings of {of}, seed {plan.seed}{saved}; its cells took {_duration(sweep.seconds)}"
 
@@ -61,16 +62,22 @@ def is_papers_grid(plan: Plan) -> bool:
 
 def winners_sheet(sweep: Sweep) -> Sheet:
     """The best setting of each algorithm by the plan's rule, with its scores by both."""
-    rule = sweep.plan.rule
-    columns = ["Algorithm", "settings", *RULES, "SD over trials", "95 % interval", "trials", "episodes"]
+    winners = sweep.winners()
+    found = {name: {rule: summarise(scores(won.returns, rule)) for rule in RULES} for name, won in winners.items()}
+    digits = decimals_of(summary for by_rule in found.values() for summary in by_rule.values())
+    chosen = {algorithm: by_rule[sweep.plan.rule] for algorithm, by_rule in found.items()}
     rows = []
-    for algorithm, won in sweep.winners().items():
-        by_rule = [f"{np.mean(scores(won.returns, name)):.1f}" for name in RULES]
-        spread = summary_cells(summarise(scores(won.returns, rule)))[1:3]
+    for algorithm, won in winners.items():
+        by_rule = [rounded(summary.mean, digits) for summary in found[algorithm].values()]
+        spread = summary_cells(chosen[algorithm], digits)[1:3]
         trials, episodes = won.returns.shape
         trained = [trials_in_words(trials, int(np.sum(won.diverged_at > 0))), str(episodes)]
-        rows.append([ALGORITHMS[algorithm].title, settings_in_words(sweep, won.settings), *by_rule, *spread, *trained])
-    return Sheet(f"Best by {rule} ({RULES[rule]})", columns, rows, left=2)
+        rows.append(
+            [algorithm_of(algorithm).title, settings_in_words(sweep, won.settings), *by_rule, *spread, *trained]
+        )
+    heading = interval_heading(chosen.values())
+    columns = ["Algorithm", "settings", *RULES, "SD over trials", heading, "trials", "episodes"]
+    return Sheet(f"Best by {sweep.plan.rule} ({RULES[sweep.plan.rule]})", columns, rows, left=2)
 
 
 def winners_table(sweep: Sweep) -> Table:
@@ -100,6 +107,6 @@ def _row(outcome: Outcome, names: list[str]) -> list[object]:
         trials,
         episodes,
         int(np.sum(outcome.diverged_at > 0)),
-        *(f"{np.mean(values):.2f}" for values in of_trials),
-        *(f"{np.std(values, ddof=1):.2f}" if trials > 1 else "" for values in of_trials),
+        *(exact(float(np.mean(values))) for values in of_trials),
+        *(exact(float(np.std(values, ddof=1))) if trials > 1 else "" for values in of_trials),
     ]

@@ -1,4 +1,4 @@
-"""What a report is about: runs and sweeps of one task, found where its reader points."""
+"""What a report is about: runs and sweeps of one task, or runs on Atari games, found where its reader points."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from mean_actor_critic.gradients.theory import Theory, is_theory, read_theory
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.experiment import Experiment
-from mean_actor_critic.spec.paper import CLASSIC_CONTROL, Task
+from mean_actor_critic.spec.paper import ATARI, CLASSIC_CONTROL, Game, Task
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Sweep, is_sweep
 
@@ -30,8 +30,18 @@ class RunSource(NamedTuple):
 
     @property
     def algorithm(self) -> str:
-        """By its name."""
+        """The name of its algorithm."""
         return self.run.experiment.algorithm
+
+    @property
+    def on_game(self) -> bool:
+        """Whether the run is counted in updates, keeps no single episodes and is judged by its evaluations."""
+        return self.run.experiment.counts_updates
+
+    @property
+    def has_results(self) -> bool:
+        """Whether all of its trials have played an episode or, on games, were evaluated."""
+        return bool(self.run.evaluations.evaluated.min() if self.on_game else self.done)
 
 
 class SweepSource(NamedTuple):
@@ -49,7 +59,7 @@ class TheorySource(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Runs, sweeps and measurements of one task."""
+    """Runs, sweeps and measurements of one task; or runs on one or several Atari games."""
 
     environment: str  # in words
     task: Task | None  # the paper's, if it is one of them
@@ -59,12 +69,18 @@ class Sources(NamedTuple):
     origins: Mapping[Path, str] | None = None
     theories: tuple[TheorySource, ...] = ()
 
+    @property
+    def on_games(self) -> bool:
+        """Whether the runs are on Atari games."""
+        return any(source.on_game for source in self.runs)
+
 
 def find_sources(paths: Sequence[str | Path]) -> Sources:
     """The runs and sweeps in some folders: each a run, a sweep, or a folder of these as `mac reproduce` makes.
 
     Raises:
-        InputError: there is nothing to report, it is not about one task, or a result was run with a search's seed.
+        InputError: there is nothing to report, it is not about one task or about games only, or a result was run with a
+            search's seed.
         DamagedFileError: a file is not what was written.
     """
     runs: dict[Path, RunSource] = {}  # by where they really are: what is named twice counts once
@@ -78,22 +94,50 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
             sweeps.setdefault(where, SweepSource(printable(place), Sweep.load(place)))
         elif where not in runs and os.path.lexists(place / "manifest.json"):
             runs[where] = RunSource(printable(place), Run.load(place))
-    order = list(ALGORITHMS)
-    found = sorted(runs.values(), key=lambda source: order.index(source.algorithm))
+    found = sorted(runs.values(), key=_order)
     for source in found:
         _require_reporting_seed(source)
     for sweep in sweeps.values():
         _require_search(sweep)
-    trained = [source.name for source in found if source.done]
-    trained += [source.name for source in sweeps.values() if source.sweep.begun]
-    if not trained and not theories:
-        given = next(
-            iter([*(source.name for source in found), *(source.name for source in sweeps.values())]), "nothing"
-        )
-        allowed = "a run whose trials have all played an episode, or a sweep of which something has been trained"
-        raise InputError("RUN", given, allowed)
+    _require_one_kind(
+        found, [*(source.name for source in sweeps.values()), *(source.name for source in theories.values())]
+    )
+    _require_results(found, list(sweeps.values()), bool(theories))
+    if found and found[0].on_game:
+        return Sources(_games_in_words(found), None, found, [])
     environment, task = _one_task(found, list(sweeps.values()), list(theories.values()))
     return Sources(environment, task, found, list(sweeps.values()), theories=tuple(theories.values()))
+
+
+def _order(source: RunSource) -> tuple[int, str, int, str, str]:
+    """The order of the paper: of its games, then of its algorithms; what it does not have comes last, by name."""
+    games, algorithms = [game.environment for game in ATARI.values()], list(ALGORITHMS)
+    environment, algorithm = source.run.experiment.environment if source.on_game else "", source.algorithm
+    return (
+        games.index(environment) if environment in games else len(games),
+        environment,
+        algorithms.index(algorithm) if algorithm in algorithms else len(algorithms),
+        algorithm,
+        source.run.experiment.engine,
+    )
+
+
+def _require_one_kind(runs: Sequence[RunSource], others: Sequence[str]) -> None:
+    """Raise an InputError if there are runs on games and also something that is not."""
+    beside = [*(source.name for source in runs if not source.on_game), *others]
+    if beside and any(source.on_game for source in runs):
+        raise InputError("RUN", beside[0], "runs on Atari games, or runs that count episodes, but not both")
+
+
+def _require_results(runs: Sequence[RunSource], sweeps: Sequence["SweepSource"], measured: bool) -> None:
+    """Raise an InputError if nothing has come out yet."""
+    if measured or any(source.has_results for source in runs) or any(source.sweep.begun for source in sweeps):
+        return
+    given = [*(source.name for source in runs), *(source.name for source in sweeps), "nothing"][0]
+    allowed = "a run whose trials have all played an episode, or a sweep of which something has been trained"
+    if runs and runs[0].on_game:
+        allowed = "a run whose trials were all evaluated once"
+    raise InputError("RUN", given, allowed)
 
 
 def printable(text: str | Path) -> str:
@@ -112,15 +156,25 @@ def _is_encodable(text: str) -> bool:
 
 
 def _places(folder: Path) -> list[Path]:
-    """The folder itself if it is a run or a sweep, else those in it that are, and what was measured of them."""
+    """The folder itself if it is a run or a sweep, else those in it that are, and what was measured of them.
+
+    The study of Atari games has a folder for each game, and the runs in these.
+    """
     if _is_place(folder):
         return [folder]
-    with disk_faults(folder, "read"):
-        inside = sorted(filter(_is_place, folder.iterdir())) if folder.is_dir() else []
+    folders = _folders_in(folder)
+    inside = list(filter(_is_place, folders)) or [
+        place for game in folders for place in _folders_in(game) if _is_place(place)
+    ]
     inside += [folder] if is_theory(folder) else []
     if not inside:
         raise InputError("RUN", str(folder), "a run folder, a folder of run folders, or a sweep folder")
     return inside
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    with disk_faults(folder, "read"):
+        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
 def _is_place(folder: Path) -> bool:
@@ -141,6 +195,22 @@ def _require_search(source: SweepSource) -> None:
 
 
 # --- the task --------------------------------------------------------------------------------------------------------
+
+
+def game_of(environment: str) -> Game | None:
+    """The game of the paper's Table 2; None if it is not in there."""
+    return next((game for game in ATARI.values() if game.environment == environment), None)
+
+
+def title_of_game(environment: str) -> str:
+    """What the paper calls a game, or else its own name."""
+    game = game_of(environment)
+    return game.title if game else environment
+
+
+def _games_in_words(runs: Sequence[RunSource]) -> str:
+    names = list(dict.fromkeys(source.run.experiment.environment for source in runs))
+    return printable(title_of_game(names[0])) if len(names) == 1 else f"{len(names)} Atari games"
 
 
 class _Place(NamedTuple):

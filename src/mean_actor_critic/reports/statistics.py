@@ -1,7 +1,7 @@
-"""Numbers for people: always with their n and a 95 % interval.
+"""Numbers for people: always with their n, and with a 95 % interval or, where there are few values, their range.
 
 `scripts/calibrate_intervals.py` measures how often the intervals hold the truth. What is random is seeded: the same
-values, in whatever order, give the same numbers.
+values, in whatever order, give the same numbers. `digits` decides how they are rounded.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 RESAMPLES = 9999
 BLOCK = 10**6  # weights of resamples made at once
+FEWEST = 6  # values that an interval needs: of fewer, not even the range holds the median in 95 % of samples
 
 Array = NDArray[np.float64]
 NAN = float("nan")
@@ -22,18 +23,22 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 class Summary(NamedTuple):
-    """Of n independent values: mean or interquartile mean, standard deviation, 95 % bootstrap interval of the mean."""
+    """Of n independent values: mean or interquartile mean, standard deviation, and the 95 % interval of the mean.
+
+    The interval is a bootstrap's and ends where the values end. Fewer than `FEWEST` values allow none; `low` and `high`
+    are then the smallest and the largest of them.
+    """
 
     mean: float
     sd: float  # NaN for n = 1
-    low: float
-    high: float
+    low: float  # NaN for n = 1
+    high: float  # NaN for n = 1
     n: int
 
     @property
-    def interval(self) -> str:
-        """As text; a dash where one value allows none."""
-        return interval_text(self.low, self.high)
+    def is_range(self) -> bool:
+        """Whether `low` and `high` are the range of a few values and not an interval of their mean."""
+        return 1 < self.n < FEWEST
 
 
 class Estimate(NamedTuple):
@@ -52,11 +57,6 @@ class Difference(NamedTuple):
     high: float
     p: float
     p_holm: float
-
-
-def interval_text(low: float, high: float, digits: int = 1) -> str:
-    """An interval as text; a dash where there is none."""
-    return "–" if np.isnan(low) else f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def trial_scores(returns: ArrayLike, episodes: int | None = None) -> Array:
@@ -158,7 +158,12 @@ def holm(p: ArrayLike) -> Array:
 
 
 def _trimmed_summary(values: ArrayLike, share: float) -> Summary:
-    """By the mean of values [n] without the lowest and the highest `share` of them."""
+    """By the mean of values [n] without the lowest and the highest `share` of them.
+
+    The interval ends where the values end. Beyond them it would be owed to Student's quantile and not to anything that
+    was seen: two trials of Cart Pole with 12 and 190 would have [-845, 1047]. A mean lies beyond all of n values only
+    if these all fell to one side of it, which happens to one sample in 32 of six symmetric values, and to less of more.
+    """
     ordered = np.sort(np.asarray(values, np.float64))
     n = len(ordered)
     cut = int(share * n)
@@ -172,9 +177,12 @@ def _trimmed_summary(values: ArrayLike, share: float) -> Summary:
     centre = float(np.mean(offsets[cut : n - cut]))
     if n == 1:
         return Summary(origin, NAN, NAN, NAN, n)
+    mean, sd = origin + centre, float(np.std(offsets, ddof=1))
+    smallest, largest = float(ordered[0]), float(ordered[-1])
+    if n < FEWEST:
+        return Summary(mean, sd, smallest, largest, n)
     low, high = _bootstrap_errors(offsets, cut, centre)
-    mean = origin + centre
-    return Summary(mean, float(np.std(offsets, ddof=1)), mean + low, mean + high, n)
+    return Summary(mean, sd, max(mean + low, smallest), min(mean + high, largest), n)
 
 
 def _bootstrap_errors(ordered: Array, cut: int, centre: float) -> tuple[float, float]:

@@ -8,14 +8,17 @@ import importlib.util
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mean_actor_critic.engines.curves import AtariCurves, mean_scores
+from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import disk_faults
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.trees import Array
 
 FOLDER = "tensorboard"  # in the run folder
 MOST_TRIALS = 10  # that get curves of their own beside the mean
@@ -28,73 +31,79 @@ def require_tensorboard() -> None:
 
 
 class EventWriter:
-    """Writes what is new in the curves of a run."""
+    """Writes what is new in the curves and evaluations of a run."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, experiment: Experiment) -> None:
         """Begin an event file in the run folder; what one before it says of the same steps is replaced."""
         require_tensorboard()
         from tensorboardX.proto.event_pb2 import SessionLog
 
+        self._experiment = experiment
         self._file = run / FOLDER / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}"
         self._unwritten = b""  # records
         self._record(file_version="brain.Event:2")
         # on a resumed run everything is written again: a few kilobytes
         self._record(step=1, session_log=SessionLog(status=SessionLog.START))
-        self._written = 0  # episodes, or evaluations
+        self._written: dict[str, int] = {}  # points of each curve
 
-    def episodes(self, returns: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> None:
-        """Write the episodes that all trials have played since the last call. Both are [trials, episodes].
+    def write(self, curves: Curves, evaluations: Evaluations) -> None:
+        """Write the episodes and evaluations that are new since the last call.
 
-        The step of an event is the episode, from 1.
+        The step of an event is the episode, from 1, or the moment of the evaluation, in the unit of the budget.
 
         Raises:
             DiskError: they cannot be written.
         """
-        for episode in self._new(int(np.min(np.sum(lengths > 0, axis=1)))):
+        if not self._experiment.counts_updates:
+            self._write_episodes(curves)
+        if self._experiment.evaluations:
+            self._write_evaluations(evaluations)
+        with disk_faults(self._file.parent, "write TensorBoard events"):
+            self._file.parent.mkdir(exist_ok=True)
+            with self._file.open("ab") as file:  # nothing is kept open, so that nothing has to be closed
+                file.write(self._unwritten)
+        self._unwritten = b""
+
+    def _write_episodes(self, curves: Curves) -> None:
+        returns, lengths = curves
+        for episode in self._write_trials("return", returns, curves.played, range(1, returns.shape[1] + 1)):
             spread = float(np.subtract(*np.percentile(returns[:, episode], [75, 25])))
-            self._write(episode + 1, "return", returns[:, episode])
             self._add("return/interquartile_range", spread, episode + 1)
             self._add("steps/mean", np.mean(lengths[:, episode]), episode + 1)
-        self._flush()
 
-    def evaluations(self, curves: AtariCurves, steps: np.ndarray[Any, Any]) -> None:
-        """Write the evaluations that all trials have had since the last call.
+    def _write_evaluations(self, evaluations: Evaluations) -> None:
+        moments = self._experiment.evaluation_moments()
+        for number in self._write_trials("score", evaluations.means, evaluations.evaluated, moments):
+            if evaluations.entropy is not None:
+                self._add("entropy/mean", np.mean(evaluations.entropy[:, number]), moments[number])
+            if evaluations.training_score is not None and np.isfinite(evaluations.training_score[:, number]).any():
+                self._add("training_score/mean", np.nanmean(evaluations.training_score[:, number]), moments[number])
 
-        The step of an event is the agent step.
+    def _write_trials(self, name: str, values: Array, done: Array, steps: Sequence[int] | Array) -> range:
+        """Write a curve [trials, points] of which each trial has so many points [trials]: some trials, and the mean.
 
-        Args:
-            curves: of the run so far.
-            steps: agent steps at each [evaluations].
-
-        Raises:
-            DiskError: they cannot be written.
+        Returns:
+            The points that all trials have and that are new: of fewer trials, a mean would be of others each time.
         """
-        scores = mean_scores(curves)
-        for number in self._new(int(curves.evaluated.min())):
-            step = int(steps[number])
-            self._write(step, "score", scores[:, number])
-            self._add("entropy/mean", np.mean(curves.entropy[:, number]), step)
-            training_scores = curves.training_score[:, number]
-            if np.isfinite(training_scores).any():
-                self._add("training_score/mean", np.nanmean(training_scores), step)
-        self._flush()
-
-    def _new(self, there: int) -> range:
-        """Places beyond those written, up to so many."""
-        new = range(self._written, there)
-        self._written = max(self._written, there)
+        new = self._new(name, int(done.min()))
+        for point in new:
+            self._add(f"{name}/mean", np.mean(values[:, point]), steps[point])
+        for trial in range(min(len(values), MOST_TRIALS) if len(values) > 1 else 0):
+            tag = f"{name}_of_trial/{trial}"
+            for point in self._new(tag, int(done[trial])):
+                self._add(tag, values[trial, point], steps[point])
         return new
 
-    def _write(self, step: int, name: str, values: np.ndarray[Any, Any]) -> None:
-        """The mean of a value of each trial [trials], and some of them."""
-        self._add(f"{name}/mean", np.mean(values), step)
-        for trial, value in enumerate(values[:MOST_TRIALS] if len(values) > 1 else ()):
-            self._add(f"{name}_of_trial/{trial}", value, step)
+    def _new(self, name: str, there: int) -> range:
+        """Points of a curve beyond those written, up to so many."""
+        new = range(self._written.get(name, 0), there)
+        self._written[name] = max(new.start, there)
+        return new
 
-    def _add(self, name: str, value: Any, step: int) -> None:
+    def _add(self, name: str, value: Any, step: Any) -> None:
         from tensorboardX.summary import scalar
 
-        self._record(step=step, summary=scalar(name, float(value)))
+        self._record(step=int(step), summary=scalar(name, float(value)))
 
     def _record(self, **content: Any) -> None:
         """Add an event as TensorBoard frames it: length and content, each with its checksum."""
@@ -104,11 +113,3 @@ class EventWriter:
         event = Event(wall_time=time.time(), **content).SerializeToString()
         for part in (struct.pack("<Q", len(event)), event):
             self._unwritten += part + struct.pack("<I", masked_crc32c(part))
-
-    def _flush(self) -> None:
-        """Nothing is kept open, so that nothing has to be closed."""
-        with disk_faults(self._file.parent, "write TensorBoard events"):
-            self._file.parent.mkdir(exist_ok=True)
-            with self._file.open("ab") as file:
-                file.write(self._unwritten)
-        self._unwritten = b""

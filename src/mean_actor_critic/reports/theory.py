@@ -7,8 +7,9 @@ from typing import Any
 from rich.table import Table
 
 from mean_actor_critic.gradients.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
+from mean_actor_critic.reports.digits import exact
 from mean_actor_critic.reports.tables import Sheet, terminal_table
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec.algorithms import algorithm_of
 
 SIGNS = {"holds": "✓", "fails": "✗", "depends": "~", "not measured": "–"}
 # what a variance comes from, in the words of charts
@@ -28,7 +29,7 @@ def batch_in_words(batch: str) -> str:
 
 def trial_in_words(trial: Trial) -> str:
     """Which networks were looked at."""
-    return f"{trial.environment}, {ALGORITHMS[trial.algorithm].title}, trial {trial.trial}"
+    return f"{trial.environment}, {algorithm_of(trial.algorithm).title}, trial {trial.trial}"
 
 
 def verdicts(theory: Theory) -> Iterator[str]:
@@ -47,12 +48,24 @@ def claims_sheet(claims: Sequence[Claim]) -> Sheet:
     return Sheet("What the paper claims, and what was found", ["Claim", "", "exactly", "in networks"], rows, left=4)
 
 
+def estimators_of(trial: Trial, batch: str | None = None) -> list[str]:
+    """The estimators that were measured, for one batch or for any, in the order of their rows."""
+    rows = trial.moments[0].rows
+    return list(dict.fromkeys(row.estimator for row in rows if batch in (None, row.batch)))
+
+
+def rivals_of(theory: Theory) -> list[str]:
+    """The measured estimators whose variance has a part that MAC does without: those that look at a critic."""
+    measured = dict.fromkeys(name for trial in theory.trials for name in estimators_of(trial))
+    return [name for name in measured if name != "mac" and "critic" in algorithm_of(name).parts]
+
+
 def moments_sheet(trial: Trial, batch: str) -> Sheet:
     """Every estimator at every moment, for one batch."""
     columns = ["Estimator", "episode", "entropy", "variance", "of MAC’s", "signal/noise", "direction", "cosine", "bias"]
     rows = [
         [
-            ALGORITHMS[row.estimator].title,
+            algorithm_of(row.estimator).title,
             str(moment.episode),
             f"{moment.entropy.value:.2f}",
             *(str(row[name]) for name in ("variance", "ratio", "snr", "direction", "cosine", "bias")),
@@ -83,16 +96,12 @@ def csv_rows(theory: Theory) -> list[list[Any]]:
     for trial in theory.trials:
         for moment in trial.moments:
             words = [trial.environment, trial.algorithm, trial.trial, moment.episode]
-            words += [_digits(moment.entropy.value), _digits(moment.score.value), moment.steps, moment.episodes]
+            words += [exact(moment.entropy.value), exact(moment.score.value), moment.steps, moment.episodes]
             rows += [
-                [*words, row.estimator, row.batch, *(_digits(x) for name in STATISTICS for x in row[name])]
+                [*words, row.estimator, row.batch, *(exact(x) for name in STATISTICS for x in row[name])]
                 for row in moment.rows
             ]
     return rows
-
-
-def _digits(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.6g}"
 
 
 def sources_of(row: Row) -> dict[str, float]:
@@ -103,7 +112,7 @@ def sources_of(row: Row) -> dict[str, float]:
     """
     whole = row["variance"].value
     parts = {part: row[part].value / whole if whole > 0 else 0.0 for part in SOURCES}
-    if "critic" not in ALGORITHMS[row.estimator].parts:
+    if "critic" not in algorithm_of(row.estimator).parts:
         parts["returns"] += parts["actions"]
         parts["actions"] = 0.0
     return parts
@@ -133,12 +142,13 @@ def entropy_points(theory: Theory, rival: str) -> tuple[list[float], list[float]
 
 def chart_data(theory: Theory) -> dict[str, Any]:
     """All that the charts show."""
+    measured = dict.fromkeys(name for trial in theory.trials for name in estimators_of(trial))
     return {
         "trials": [_trial_data(trial) for trial in theory.trials],
         "curves": [
             {
                 "estimator": curve.estimator,
-                "label": f"{ALGORITHMS[curve.estimator].title}, {curve.actions} actions",
+                "label": f"{algorithm_of(curve.estimator).title}, {curve.actions} actions",
                 "actions": curve.actions,
                 **{name: list(map(_short, getattr(curve, name))) for name in ("entropy", "saved", "low", "high")},
                 "amount": list(map(_short, curve.amount)),
@@ -148,15 +158,15 @@ def chart_data(theory: Theory) -> dict[str, Any]:
         "points": [
             {
                 "estimator": rival,
-                "label": f"{ALGORITHMS[rival].title}, networks",
+                "label": f"{algorithm_of(rival).title}, networks",
                 "entropy": list(map(_short, x)),
                 "saved": list(map(_short, y)),
             }
-            for rival in ("actor_critic", "advantage_actor_critic")
+            for rival in rivals_of(theory)
             for x, y in [entropy_points(theory, rival)]
         ],
         # lists, whose order lasts
-        "estimators": [{"algorithm": name, "label": algorithm.title} for name, algorithm in ALGORITHMS.items()],
+        "estimators": [{"algorithm": name, "label": algorithm_of(name).title} for name in measured],
         "parts": [{"part": part, "label": label} for part, label in SOURCES.items()],
     }
 
@@ -165,11 +175,14 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
     return {
         "episode": [moment.episode for moment in trial.moments],
         "variance": {
-            batch: {name: [_triple(m.row(name, batch)["variance"]) for m in trial.moments] for name in ALGORITHMS}
+            batch: {
+                name: [_triple(m.row(name, batch)["variance"]) for m in trial.moments]
+                for name in estimators_of(trial, batch)
+            }
             for batch in trial.batches
         },
         "sources": {
-            batch: {name: [_shares(m.row(name, batch)) for m in trial.moments] for name in ALGORITHMS}
+            batch: {name: [_shares(m.row(name, batch)) for m in trial.moments] for name in estimators_of(trial, batch)}
             for batch in trial.batches
         },
     }
@@ -195,7 +208,7 @@ def words(theory: Theory) -> dict[str, Any]:
     shown = EPISODE if EPISODE in batches else (batches[0] if batches else "")
     alternative = ""
     if last:
-        parts = [f"{ALGORITHMS[row.estimator].title} {row['variance']}" for row in last.rows if row.batch == shown]
+        parts = [f"{algorithm_of(row.estimator).title} {row['variance']}" for row in last.rows if row.batch == shown]
         alternative = f"Variance by episode of training. At the end, from {batch_in_words(shown)}: {', '.join(parts)}."
     return {
         "claims": [(SIGNS[claim.verdict], claim) for claim in theory.claims],

@@ -1,8 +1,9 @@
 """Who plays: runs and agents, themselves or by the paths of their files. Imports no JAX."""
 
+import os
 from pathlib import Path
 
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import InputError, MissingFileError
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import Run
 
@@ -24,6 +25,8 @@ def load_player(player: Player) -> Run | Agent:
         return player
     if not isinstance(player, str | Path):
         raise InputError("player", player, "a run, an agent, or the path of either")
+    if not os.path.lexists(player):  # unlike pathlib's, also an answer where a name is too long
+        raise MissingFileError(f"{player}: there is no such run folder or agent file")
     path = Path(player)
     return Run.load(path) if path.is_dir() else Agent.load(path)
 

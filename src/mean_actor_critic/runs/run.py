@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations
+from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations, returns_by_steps
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AGENTS = "agents"  # folder in the run folder: the best agents of evaluations, and some that are always kept
 BEST = "best"  # how they are called: best-0, and step-000000200000-0 or episode-000000000200-0
 SHOWN = 100  # episodes that a mean of the latest is about
-CURVE_POINTS = 300  # of a curve by steps
+CURVE_POINTS = 300  # of a curve by steps, at most
 
 
 class Curve(NamedTuple):
@@ -140,19 +140,10 @@ class Run:
         if unit == EPISODES:
             played = int(self.episodes_done.max(initial=0))
             return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), "training")
-        everyone = int(self.steps_done.min())
-        edges = np.unique(np.linspace(0, everyone, CURVE_POINTS + 1).round()).astype(np.int64)[1:]
-        ends = np.cumsum(self.lengths, axis=1, dtype=np.int64)
-        values = np.full((self.experiment.trials, len(edges)), np.nan)
-        for trial, played in enumerate(self.episodes_done):
-            place = np.searchsorted(edges, ends[trial, :played], side="left")
-            within = place < len(edges)
-            total = np.bincount(place[within], self.returns[trial, :played][within], len(edges))
-            count = np.bincount(place[within], minlength=len(edges))
-            latest = np.maximum.accumulate(np.where(count > 0, np.arange(len(edges)), -1))  # carried where none ended
-            mean = np.divide(total, count, out=np.full(len(edges), np.nan), where=count > 0)
-            values[trial] = np.where(latest >= 0, mean[np.maximum(latest, 0)], np.nan)
-        return Curve(unit, edges, values, "training")
+        binned = returns_by_steps(self.curves, CURVE_POINTS)
+        if binned is None:
+            return Curve(unit, np.zeros(0), np.zeros((self.experiment.trials, 0)), "training")
+        return Curve(unit, binned.x, binned.values, "training")
 
     @property
     def latest(self) -> Array:
@@ -182,10 +173,9 @@ class Run:
 
     @property
     def status(self) -> list[str]:
-        """Of each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`; or of steps."""
-        unit, per_call = (
-            ("step", self.experiment.steps_per_update) if self.experiment.counts_updates else ("episode", 1)
-        )
+        """One for each trial: `finished`, `solved at episode N`, `episode N` or `diverged at episode N`."""
+        in_steps = self.experiment.counts_updates
+        unit, per_call = ("step", self.experiment.steps_per_update) if in_steps else ("episode", 1)
         looks = "evaluation" if self.experiment.evaluations else "episode"
         trials = zip(self.diverged_at, self.solved_at, self._has_ended(), self._calls, strict=True)
         return [
@@ -197,7 +187,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything learned, with curves, replay and emulators: equal digests are equal bits."""
+        """SHA-256 of all that was learned: curves, weights, optimiser, replay, emulators. Equal digests: equal bits."""
         learned = {name: x for name, x in (self._arrays or {}).items() if not name.startswith(SNAPSHOTS)}
         return store.digest_of_arrays(learned, {})
 
@@ -269,8 +259,8 @@ class Run:
         ended = sum(self._has_ended())
         facts = {
             "environment": experiment.environment,
-            "algorithm": algorithm_of(experiment.algorithm).title
-            + f" ({experiment.learner}, {experiment.engine} engine)",
+            "algorithm": algorithm_of(experiment.algorithm).title,
+            "learner": f"{experiment.learner}, {experiment.engine} engine",
             "settings": self.manifest.origin or "as given",
             "trials": f"{experiment.trials}, of {experiment.budget}, from seed {experiment.seed}",
             "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",

@@ -40,7 +40,8 @@ RUN_FORMAT = "mean_actor_critic run 3"
 OLD_RUN_FORMAT = "mean_actor_critic run 2"  # whose manifests are still read
 CHECKPOINT_FORMAT = "mean_actor_critic checkpoint 1"
 RUNS = "runs"  # the folder of run folders, unless said otherwise
-CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless said otherwise
+# Between checkpoints, by engine, unless said otherwise. One of a trial on a game has 15 megabytes.
+CHECKPOINT_SECONDS = {"compiled": 30.0, "hosted": 30.0, "atari": 300.0}
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")

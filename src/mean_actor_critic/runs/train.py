@@ -29,23 +29,26 @@ from mean_actor_critic.environments.catalogue import (
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
 from mean_actor_critic.files import as_file_name, disk_faults
-from mean_actor_critic.learning.estimators import estimator_of
 from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
-from mean_actor_critic.spec.algorithms import checked_algorithm
+from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole
-from mean_actor_critic.spec.experiment import Budget, Experiment, checked_moments, make_experiment, settings_for_engine
+from mean_actor_critic.spec.experiment import (
+    USUAL_BUDGETS,
+    Budget,
+    Experiment,
+    checked_moments,
+    make_experiment,
+    settings_for_engine,
+)
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
 from mean_actor_critic.spec.presets import start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
-USUAL_EPISODES = 200  # of a trial, unless said otherwise
-PAPERS_STEPS = 50_000_000  # agent steps of a trial on games, four frames each
-CHECKPOINT_SECONDS = {"atari": 300.0}  # of one trial there it has 15 megabytes; elsewhere `store.CHECKPOINT_SECONDS`
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
 Result = TypeVar("Result")
@@ -175,8 +178,7 @@ def train(
     name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
     path = Path(out) if out is not None else free_folder(name)
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
-    # a file does not hold a function
-    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, experiment.setup.estimator))
+    manifest = manifest._replace(experiment=experiment)  # which no file can give back where it has a function
     with _shown(progress, on_progress, experiment) as show:
         return _carry_on(path, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
 
@@ -238,7 +240,7 @@ def plan(
         environment_kwargs=env_kwargs,
         until=until,
     )
-    estimator_of(experiment.setup)  # a name that is no algorithm's is known by its function alone
+    _require_estimator(experiment)
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
@@ -253,7 +255,7 @@ def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
         return Budget(STEPS, steps)
     if episodes is not None:
         return Budget(EPISODES, episodes)
-    return Budget(STEPS, PAPERS_STEPS) if engine == "atari" else Budget(EPISODES, USUAL_EPISODES)
+    return USUAL_BUDGETS[engine]
 
 
 def resume(
@@ -301,7 +303,7 @@ def resume(
         warnings.warn(f"the low bits of the results may change with {', '.join(changed)}", stacklevel=2)
     require_memory(need(longer or experiment, spec.spaces, manifest.snapshots))
     estimator = None if algorithm is None else _checked_estimator(experiment, algorithm)
-    estimator_of(_with_estimator(experiment, estimator).setup)  # before anything is written
+    _require_estimator(_with_estimator(experiment, estimator))  # before anything is written
     if longer is not None:
         with store.sole_writer(folder):
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
@@ -318,6 +320,12 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
             raise InputError(unit, amount, f"{experiment.budget.unit}, which this run counts")
     amount = asked[experiment.budget.unit]
     return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
+
+
+def _require_estimator(experiment: Experiment) -> None:
+    """Refuse an algorithm that is known by the name of a function, without the function."""
+    if is_given(experiment.algorithm) and experiment.setup.estimator is None:
+        raise InputError("algorithm", experiment.algorithm, "the function itself, given from Python: algorithm=…")
 
 
 def _checked_estimator(experiment: Experiment, algorithm: Any) -> Callable[..., Any] | None:
@@ -385,7 +393,7 @@ def _carry_on(
 
 
 def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is on disk before anybody hears."""
+    """Tell who wants to know of a segment. If one of them raises, what was learned is written to disk first."""
     for place in study.newly_evaluated:
         saver.keep_agent(study, place)
     try:
@@ -511,7 +519,7 @@ def _awaited(
 def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -> float:
     """The time between checkpoints; an InputError unless it is a time."""
     if checkpoint_seconds is None:
-        return CHECKPOINT_SECONDS.get(experiment.engine, store.CHECKPOINT_SECONDS)
+        return store.CHECKPOINT_SECONDS[experiment.engine]
     if not checkpoint_seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
     return checkpoint_seconds

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of, checked_algorithm
 from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, STEPS, Hyper, Setup
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, STEPS, Hyper, Setup, learners_on
 from mean_actor_critic.spec.rules import GAME, RULES, EvaluationRules, GameRules, Rules
 from mean_actor_critic.spec.settings import Setting, is_whole, settings_of
 
@@ -39,11 +40,26 @@ class Budget(NamedTuple):
         return f"{self.amount:_} {self.unit}"
 
 
+# Of each trial, by engine, unless said otherwise.
+USUAL_BUDGETS = {
+    "compiled": Budget(EPISODES, 200),
+    "hosted": Budget(EPISODES, 200),
+    "atari": Budget(STEPS, paper.ATARI_STEPS),
+}
+
+
 def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Setting]:
     """All settings of a learner on an engine, by name, with the values that are usual there."""
-    spec = LEARNERS[learner or ENGINES[engine][0]]
+    spec = LEARNERS[learner or learners_on(engine)[0]]
     found = settings_of(RULES[engine], spec.setup, spec.hyper, EvaluationRules)
     return {name: s._replace(default=_USUAL.get(engine, {}).get(name, s.default)) for name, s in found.items()}
+
+
+def usual_learner(algorithm: Any, engine: str) -> str:
+    """The learner on an engine that learns by an algorithm, unless another is asked for; the first if none can."""
+    able = algorithm_of(algorithm).learners if isinstance(algorithm, str) else ()
+    there = learners_on(engine)
+    return next((name for name in there if name in able), there[0])
 
 
 def applicable_settings(algorithm: str, engine: str = "compiled", learner: str | None = None) -> list[str]:
@@ -236,11 +252,11 @@ def make_experiment(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    learner = ENGINES[engine][0] if learner is None else learner
+    learner = usual_learner(algorithm, engine) if learner is None else learner
     if learner not in LEARNERS:
         raise unknown_name("learner", learner, LEARNERS)
-    if learner not in ENGINES[engine]:
-        raise InputError("learner", learner, f"{', '.join(ENGINES[engine])}, on the {engine} engine")
+    if engine not in LEARNERS[learner].engines:
+        raise InputError("learner", learner, f"{', '.join(learners_on(engine))}, on the {engine} engine")
     name, estimator = checked_algorithm(algorithm, learner)
     if engine == "atari" and (not isinstance(environment, str) or not environment.startswith(GAME)):
         raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5")
@@ -360,7 +376,7 @@ def _of_format_3(document: dict[str, Any]) -> dict[str, Any]:
         if unit in given:
             given["budget"] = {"unit": unit, "amount": given.pop(unit)}
     engine = given.get("engine")
-    usual = ENGINES[engine][0] if isinstance(engine, str) and engine in ENGINES else None
+    usual = learners_on(engine)[0] if isinstance(engine, str) and engine in ENGINES else None
     given = {"environment_kwargs": {}, "learner": usual, "until": None, **given}
     if isinstance(given.get("settings"), dict):
         given["settings"] = {_RENAMED.get(name, name): value for name, value in given["settings"].items()}

@@ -15,6 +15,7 @@ ACTIVATIONS = ("relu", "leaky_relu", "tanh")
 OPTIMIZERS = ("adam", "rmsprop", "sgd", "adadelta")
 ANY = "any"  # an activation or optimiser that is not fixed when a program is compiled, but told when it runs
 EPISODES, STEPS = "episodes", "steps"  # what a clock counts, and a budget
+ENGINES = ("compiled", "hosted", "atari")
 
 
 def _parse_widths(text: str) -> tuple[int, ...]:
@@ -136,6 +137,7 @@ class LearnerSpec(NamedTuple):
     setup: type[Any]  # dataclasses of its settings
     hyper: type[Any]
     unit: str  # what its clock counts between two calls of `learn`: EPISODES or STEPS
+    engines: tuple[str, ...]  # that can call it, of ENGINES
     module: str  # that holds it as LEARNER
 
 
@@ -145,6 +147,7 @@ LEARNERS: dict[str, LearnerSpec] = {
         EpisodicSetup,
         EpisodicHyper,
         EPISODES,
+        ("compiled", "hosted"),
         "mean_actor_critic.learning.episodic",
     ),
     "rollout": LearnerSpec(
@@ -152,8 +155,12 @@ LEARNERS: dict[str, LearnerSpec] = {
         RolloutSetup,
         RolloutHyper,
         STEPS,
+        ("atari",),
         "mean_actor_critic.learning.rollout",
     ),
 }
-# Engines, and the learners that each can call, the usual one first.
-ENGINES: dict[str, tuple[str, ...]] = {"compiled": ("episodic",), "hosted": ("episodic",), "atari": ("rollout",)}
+
+
+def learners_on(engine: str) -> list[str]:
+    """The learners that an engine can call, the usual one first."""
+    return [name for name, spec in LEARNERS.items() if engine in spec.engines]

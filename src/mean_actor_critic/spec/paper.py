@@ -94,6 +94,7 @@ ATARI = {
     "space-invaders": _game("Space Invaders", "SpaceInvaders", 148.0, 568.4, 678.5, 1201.2, 1173.1),
 }
 ATARI_TRIALS = 5
+ATARI_STEPS = 50_000_000  # agent steps of a trial, four frames each
 
 
 def _architectures() -> tuple[tuple[int, ...], ...]:

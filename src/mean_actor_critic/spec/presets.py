@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.spec.algorithms import is_given
 from mean_actor_critic.spec.checks import unknown_name
 from mean_actor_critic.spec.rules import GAME, PROTOCOLS
 
@@ -137,7 +138,8 @@ def start_from(
     if protocol is not None:
         raise InputError("protocol", protocol, f"an Atari game, {GAME}…-v5")
     name = TUNED if preset is None else preset
-    found = settings_of_preset(environment, algorithm, name)
+    like = "mac" if is_given(algorithm) else algorithm  # a function of a user's starts where MAC does
+    found = settings_of_preset(environment, like, name)
     limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     if not found:
         origin = f"general: no settings were tuned for {algorithm} on {environment}"

@@ -7,9 +7,12 @@
   // Plotly reads a few HTML tags in labels; names are shown as they are
   const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const faded = (hex, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",")},${alpha})`;
-  const decimals = (values) => (Math.max(...values) - Math.min(...values) < 10 ? 3 : 1);
-  // one trial has no interval
-  const between = (low, high, digits) => (low === null ? "" : ` [${low.toFixed(digits)}, ${high.toFixed(digits)}]`);
+  // one trial has no interval, and a few have a range
+  const between = (low, high, digits, isRange) => {
+    if (low === null) return "";
+    const ends = [low, high].map((end) => end.toFixed(digits));
+    return isRange ? ` (range ${ends.join(" to ")})` : ` [${ends.join(", ")}]`;
+  };
   const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
   const charts = []; // functions that draw, called again when the colours or the paper change
   let printing = false;
@@ -62,13 +65,12 @@
 
   function results() {
     const budget = document.querySelector("input[name=budget]") ? chosen("budget") : Object.keys(data.results)[0];
-    const rows = data.results[budget];
-    const digits = decimals(rows.map((row) => row.mean).concat(0));
+    const { rows, digits } = data.results[budget];
     const point = (row, place) => ({
       type: "scatter", mode: "markers", x: [row.mean], y: [place - (row.paper === null ? 0 : 0.13)], name: literal(row.label),
       marker: { color: colour(row.algorithm), size: 11 },
       error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.algorithm), thickness: 2.2, width: 5 },
-      customdata: [between(row.low, row.high, digits)],
+      customdata: [between(row.low, row.high, digits, row.range)],
       hovertemplate: `%{x:.${digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
     });
     const papers = rows.map((row, place) => ({ ...row, place })).filter((row) => row.paper !== null);
@@ -76,90 +78,138 @@
       type: "scatter", mode: "markers", name: "paper", x: papers.map((row) => row.paper), y: papers.map((row) => row.place + 0.19),
       marker: { symbol: "diamond-open", size: 8, color: colour("soft") },
       error_x: { type: "data", array: papers.map((row) => row.spread), color: colour("soft"), thickness: 1.1, width: 3 },
-      hovertemplate: "%{x} ± %{error_x.array}<extra>paper</extra>",
+      customdata: papers.map((row) => (row.spread === null ? "" : ` ± ${row.spread}`)),
+      hovertemplate: "%{x}%{customdata}<extra>paper</extra>",
     };
     return draw("results-chart", [...rows.map(point), paper], {
       height: 70 + 52 * rows.length, hovermode: "closest",
-      xaxis: { title: { text: "Mean return" }, fixedrange: true, zeroline: false },
+      xaxis: { title: { text: `Mean ${data.value}` }, fixedrange: true, zeroline: false },
       yaxis: { tickvals: rows.map((_, place) => place), ticktext: rows.map((row) => wrapped(row.label)), range: [rows.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false },
     });
   }
 
   function wrapped(label) {
     const short = label.length > 46 ? `${label.slice(0, 22)}…${label.slice(-22)}` : label;
-    return short.length > 24 ? `${literal(short.slice(0, 24))}<br>${literal(short.slice(24))}` : literal(short);
+    const space = short.lastIndexOf(" ", 24);
+    const cut = space > 8 ? space : 24;
+    return short.length > 24 ? `${literal(short.slice(0, cut))}<br>${literal(short.slice(cut))}` : literal(short);
   }
 
   // --- learning curves ----------------------------------------------------------------------------------------------
 
-  const lines = data.lines;
-  const longest = Math.max(1, ...lines.map((line) => line.done));
-  let range = [1, longest];
+  const chosenOr = (name, otherwise) => (document.querySelector(`input[name="${name}"]`) ? chosen(name) : otherwise);
+  const keys = [...new Set(data.tasks.flatMap((task) => task.lines.flatMap((line) => Object.keys(line.curves))))];
+  const task = () => data.tasks[Number(chosenOr("game", 0))];
+  const kind = () => chosenOr("kind", keys[0].split(" ")[0]);
+  const unit = () => chosenOr("unit", keys[0].split(" ")[1]);
+  const curveOf = (line) => line.curves[`${kind()} ${unit()}`]; // a run may have no curve by steps, or of evaluations
+  const ends = () => task().lines.filter(curveOf).map((line) => curveOf(line).end);
+  const longest = () => Math.max(1, ...ends());
+  let range = [1, 1];
   let hiddenLines = new Set();
 
+  const shownLines = () => task().lines.filter((line) => !hiddenLines.has(line) && curveOf(line));
+
   function bandOf(line) {
-    const centre = line[chosen("centre")];
-    if (chosen("band") === "interval") return { centre, low: line[`${chosen("centre")}_low`], high: line[`${chosen("centre")}_high`] };
-    const away = (sign) => centre.map((value, i) => (line.sd[i] === null ? null : value + sign * line.sd[i]));
-    return { centre, low: away(-1), high: away(1) };
+    const curve = curveOf(line);
+    const name = chosen("centre");
+    const centre = curve[name];
+    if (chosen("band") === "interval") return { x: curve.x, centre, low: curve[`${name}_low`], high: curve[`${name}_high`], isRange: curve.range };
+    // no band goes beyond what was seen
+    const away = (sign) => centre.map((value, i) => (curve.sd[i] === null ? null : Math.min(curve.largest[i], Math.max(curve.smallest[i], value + sign * curve.sd[i]))));
+    return { x: curve.x, centre, low: away(-1), high: away(1), isRange: false };
   }
 
   function curves() {
-    const shown = lines.filter((line) => !hiddenLines.has(line));
-    const digits = decimals(lines.flatMap((line) => line.mean));
+    const shown = shownLines();
+    const { digits, references } = task();
     const bands = shown.flatMap((line) => {
-      const { low, high } = bandOf(line);
-      const edge = { type: "scatter", mode: "lines", x: line.episode, line: { width: 0 }, hoverinfo: "skip" };
+      const { x, low, high } = bandOf(line);
+      const edge = { type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip" };
       return [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faded(colour(line.algorithm), 0.18) }];
     });
     const middles = shown.map((line) => {
-      const { centre, low, high } = bandOf(line);
+      const { x, centre, low, high, isRange } = bandOf(line);
       return {
-        type: "scatter", mode: "lines", x: line.episode, y: centre, name: literal(line.label),
+        type: "scatter", mode: x.length > 1 ? "lines" : "markers", x, y: centre, name: literal(line.label),
         line: { color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2, dash: line.dash },
-        customdata: low.map((value, i) => between(value, high[i], digits)),
+        customdata: low.map((value, i) => between(value, high[i], digits, isRange)),
         hovertemplate: `%{y:.${digits}f}%{customdata}<extra>%{fullData.name}</extra>`,
       };
     });
-    readOut(digits);
+    readOut();
+    task().lines.forEach((line, i) => { byId("curves-legend").children[i].disabled = !curveOf(line); });
+    const word = unit() === "steps" ? "Step" : "Episode";
     return draw("curves-chart", [...bands, ...middles], {
       height: innerWidth < 600 ? 340 : 460, hovermode: "x unified", dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
-      xaxis: { title: { text: "Episode" }, range: [...range], zeroline: false, unifiedhovertitle: { text: "Episode %{x}" } },
-      yaxis: { title: { text: "Return" }, fixedrange: true, zeroline: false },
+      xaxis: { title: { text: word }, range: [...range], zeroline: false, unifiedhovertitle: { text: `${word} %{x}` } },
+      yaxis: { title: { text: data.value === "score" ? "Score" : "Return" }, fixedrange: true, zeroline: false },
+      shapes: references.map(({ algorithm, score }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: score, y1: score, line: { color: colour(algorithm ?? "soft"), width: 1, dash: algorithm ? "dot" : "dash" } })),
+      annotations: references.map(({ label, score }, i) => ({ xref: "paper", x: 1 - 0.24 * i, xanchor: "right", y: score, yanchor: "bottom", showarrow: false, text: literal(label), font: { size: 11, color: colour("soft") } })),
     });
   }
 
   // What the pointer shows, for those who do not use one.
-  function readOut(digits) {
+  function readOut() {
     const at = Number(byId("at").value);
-    const words = lines.filter((line) => !hiddenLines.has(line) && at <= line.done).map((line) => {
-      const nearest = line.episode.reduce((best, episode, i) => (Math.abs(episode - at) < Math.abs(line.episode[best] - at) ? i : best), 0);
-      const { centre, low, high } = bandOf(line);
-      return `${line.label} ${centre[nearest].toFixed(digits)}${between(low[nearest], high[nearest], digits)}`;
+    const { digits } = task();
+    const words = shownLines().filter((line) => at <= curveOf(line).end).map((line) => {
+      const { x, centre, low, high, isRange } = bandOf(line);
+      const nearest = x.reduce((best, place, i) => (Math.abs(place - at) < Math.abs(x[best] - at) ? i : best), 0);
+      return `${line.label} ${centre[nearest].toFixed(digits)}${between(low[nearest], high[nearest], digits, isRange)}`;
     });
     byId("values").textContent = words.join(" · ");
   }
 
   function setRange(from, to) {
-    const whole = (value, otherwise) => (Number.isFinite(value) ? Math.min(longest, Math.max(1, Math.round(value))) : otherwise);
-    const [first, last] = [whole(from, 1), whole(to, longest)];
-    if (first >= last) return;
+    const whole = (value, otherwise) => (Number.isFinite(value) ? Math.min(longest(), Math.max(1, Math.round(value))) : otherwise);
+    const [first, last] = [whole(from, 1), whole(to, longest())];
+    if (first >= last && longest() > 1) return;
     range = [first, last];
     byId("from").value = first;
     byId("to").value = last;
   }
 
+  // The numbers beside the chart count what its axis counts.
+  function setUnit() {
+    const [range, at] = document.querySelectorAll(".unit");
+    range.textContent = unit() === "steps" ? "Steps" : "Episodes";
+    at.textContent = unit() === "steps" ? "step" : "episode";
+    for (const id of ["from", "to", "at"]) byId(id).max = longest();
+    byId("at").value = Math.min(...ends()); // where all lines still have a value
+    setRange(1, longest());
+  }
+
+  // Evaluations are counted in one unit only: what is not there cannot be chosen.
+  function setKind() {
+    const units = [...document.querySelectorAll("input[name=unit]")];
+    for (const input of units) input.disabled = !keys.includes(`${kind()} ${input.value}`);
+    const first = units.find((input) => !input.disabled);
+    if (first && units.some((input) => input.checked && input.disabled)) first.checked = true;
+  }
+
+  function setTask() {
+    byId("curves-legend").replaceChildren();
+    hiddenLines = legend("curves-legend", task().lines, () => curves());
+    paintSwatches();
+  }
+
   function startCurves() {
-    hiddenLines = legend("curves-legend", lines, () => curves());
+    setTask();
+    onChoice("game", () => { setTask(); setUnit(); curves(); });
+    onChoice("kind", () => { setKind(); setUnit(); curves(); });
+    onChoice("unit", () => { setUnit(); curves(); });
     onChoice("centre", curves);
     onChoice("band", curves);
     for (const id of ["from", "to"]) byId(id).addEventListener("change", () => { setRange(Number(byId("from").value), Number(byId("to").value)); curves(); });
-    byId("whole").addEventListener("click", () => { setRange(1, longest); curves(); });
+    byId("whole").addEventListener("click", () => { setRange(1, longest()); curves(); });
     byId("at").addEventListener("change", () => curves());
+    setKind(); // browsers may remember what was chosen on an earlier visit
+    setUnit();
     show(curves);
     byId("curves-chart").on("plotly_relayout", (change) => {
       if (change["xaxis.range[0]"] !== undefined) setRange(change["xaxis.range[0]"], change["xaxis.range[1]"]);
-      if (change["xaxis.autorange"]) { setRange(1, longest); curves(); }
+      if (change["xaxis.autorange"]) { setRange(1, longest()); curves(); }
     });
   }
 
@@ -167,7 +217,7 @@
 
   function startSearch(search, number) {
     const [low, high] = search.range;
-    const digits = decimals(search.range);
+    const digits = search.digits;
 
     function map() {
       const heat = search.maps[chosen(`map-${number}`)];
@@ -212,7 +262,7 @@
   // --- theory -------------------------------------------------------------------------------------------------------
 
   function startTheory(theory, number) {
-    const items = theory.estimators;
+    const measured = (parts) => theory.estimators.filter((item) => parts[item.algorithm]); // in this trial, for this batch
     const optional = (name, otherwise) => (document.querySelector(`input[name="${name}-${number}"]`) ? chosen(`${name}-${number}`) : otherwise);
     const trial = () => theory.trials[Number(optional("theory-trial", 0))];
     const batch = () => chosen(`theory-batch-${number}`);
@@ -220,7 +270,7 @@
 
     function variance() {
       const lines = trial().variance[batch()];
-      return draw(`theory-variance-${number}`, items.filter((item) => !hidden.has(item)).map(({ algorithm, label }) => {
+      return draw(`theory-variance-${number}`, measured(lines).filter((item) => !hidden.has(item)).map(({ algorithm, label }) => {
         const numbers = lines[algorithm];
         return {
           type: "scatter", mode: "lines+markers", name: label, x: trial().episode, y: numbers.map((n) => n[0]),
@@ -238,6 +288,7 @@
     function sources() {
       const moment = Number(chosen(`theory-moment-${number}`));
       const shares = trial().sources[batch()];
+      const items = measured(shares);
       return draw(`theory-sources-${number}`, theory.parts.map(({ part, label }, i) => ({
         type: "bar", orientation: "h", name: label, y: items.map((_, place) => place), x: items.map((item) => shares[item.algorithm][moment][i]),
         marker: { color: colour(part) }, hovertemplate: "%{x:.1%}<extra>%{fullData.name}</extra>",
@@ -269,7 +320,7 @@
     }
 
     if (theory.trials.length) {
-      hidden = legend(`theory-legend-${number}`, items, variance);
+      hidden = legend(`theory-legend-${number}`, theory.estimators, variance);
       for (const { part, label } of theory.parts) {
         const key = document.createElement("span");
         const swatch = document.createElement("i");
@@ -290,14 +341,14 @@
     }
   }
 
-  // --- all of it ----------------------------------------------------------------------------------------------------
+  // --- the whole page -----------------------------------------------------------------------------------------------
 
   function everything() {
     paintSwatches();
     for (const chart of charts) chart();
   }
 
-  if (lines.length) {
+  if (task().lines.length) {
     onChoice("budget", results);
     show(results);
     startCurves();
