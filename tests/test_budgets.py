@@ -14,6 +14,7 @@ import pytest
 import golden
 import mean_actor_critic as mac
 from helpers import TINY, arrays_of, message_of, snapshot
+from hosted_environments import Tiny
 from mean_actor_critic.engines import hosted, hosted_study
 from mean_actor_critic.environments import catalogue
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError, MissingFileError
@@ -545,6 +546,17 @@ def test_an_environment_that_was_given_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "_REMEMBERED", {})  # as in another process
     assert "given" in message_of(lambda: mac.evaluate(run, 4))
     assert np.all(mac.evaluate(run, 4, environment=probe) == 1)
+
+
+def test_so_is_a_callable_that_makes_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "_REMEMBERED", {})
+    small = {"hidden": (4,), "episodes": 3, "max_episode_steps": 5, "workers": 1, "progress": False}
+    run = mac.train(Tiny, "reinforce", out=tmp_path / "run", **small)
+    found = mac.evaluate(run, 3, workers=1)
+    np.testing.assert_array_equal(found, mac.evaluate(run, 3, workers=1, environment=Tiny))
+    assert resume(run, episodes=5).finished
+    monkeypatch.setattr(catalogue, "_REMEMBERED", {})
+    assert "no file may say which program runs here" in message_of(lambda: mac.evaluate(run, 3))
 
 
 def test_of_two_environments_with_one_name_none_is_taken_for_the_other(tmp_path, monkeypatch):
