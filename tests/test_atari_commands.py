@@ -15,7 +15,11 @@ from rich.console import Console
 import mean_actor_critic as mac
 from helpers import assert_refused
 from helpers import mac as command
-from mean_actor_critic.reports import atari as report
+from mean_actor_critic.engines.curves import Evaluations
+from mean_actor_critic.reports import plots, tables
+from mean_actor_critic.reports.evaluations import last_score
+from mean_actor_critic.reports.games import by_game
+from mean_actor_critic.reports.sources import RunSource
 from mean_actor_critic.spec.checks import settings_as_words
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.presets import start_from
@@ -30,12 +34,17 @@ def finished(tmp_path_factory):
     return train(tmp_path_factory.mktemp("atari") / "run")
 
 
+def on_games(*runs):
+    """Runs as reports have them."""
+    return by_game([RunSource(str(run.path), run) for run in runs])
+
+
 def start_of(algorithm, protocol):
     return start_from(GAME, algorithm, engine="atari", protocol=protocol).settings
 
 
 def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
-    sheet = report.table_2([finished])
+    sheet = tables.table_2(on_games(finished))
     assert sheet.columns[-1] == "notes"
     (row,) = sheet.rows
     assert "screen_size=36" in row[-1]
@@ -110,7 +119,11 @@ def variant(run, path="there", algorithm="mac", seed=3, **settings):
     other = copy.copy(run)
     other.path = Path(path)
     other.experiment = make_experiment(GAME, algorithm, 2, STEPS, seed, settings, engine="atari")
-    other.evaluations = run.evaluations._replace(unfinished=np.zeros_like(run.evaluations.unfinished))
+    count = other.experiment.evaluations  # of the same budget: by the paper's interval only one
+    arrays = {
+        name: x[:, -count:] if x.ndim > 1 else np.minimum(x, count) for name, x in run.evaluations.arrays().items()
+    }
+    other.evaluations = Evaluations(**arrays)._replace(unfinished=np.zeros((2, count), np.int32))
     return other
 
 
@@ -127,20 +140,20 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_settings_that_are_not_the_paper_s_are_named(finished, name):
     settings, words = NAMED[name]
-    (row,) = report.table_2([variant(finished, **settings)]).rows
+    (row,) = tables.table_2(on_games(variant(finished, **settings))).rows
     assert row[-1] == words
 
 
 def test_runs_that_differ_have_different_names(tmp_path, finished):
     paths = [f"run-{i}" for i in range(2)]
     runs = [variant(finished, path, seed=seed) for seed in (3, 4) for path in paths]
-    notes = [row[-1] for row in report.table_2(runs).rows]
+    notes = [row[-1] for row in tables.table_2(on_games(*runs)).rows]
     assert notes == [f"seed {seed}, {path}" for seed in (3, 4) for path in paths]
 
 
 def words_of_figure(folder, runs):
     """The comments of a figure's file, which are the words in it."""
-    report.learning_curves(runs, folder / "curves.svg")
+    plots.curves_on_games(on_games(*runs), folder / "curves.svg")
     return re.findall("<!-- (.*?) -->", (folder / "curves.svg").read_text())
 
 
@@ -149,24 +162,24 @@ def test_a_figure_says_once_what_all_runs_have_and_names_what_differs(tmp_path, 
     runs = [variant(finished, **{**near_baselines, "rollout_steps": n}) for n in (1, 5)]
     words = words_of_figure(tmp_path, runs)
     assert "learning_rate=0.0007, policy_weight=1.0, entropy_weight=0.03" in words
-    assert {"MAC, 2 trials", "MAC, rollout_steps=5, 2 trials"} <= set(words)
+    assert {"MAC, 2 trials", "MAC (rollout_steps=5), 2 trials"} <= set(words)
     words = words_of_figure(tmp_path, [variant(finished, seed=seed, noop_max=0) for seed in (3, 4)])
-    assert {"noop_max=0", "MAC, seed 3, 2 trials", "MAC, seed 4, 2 trials"} <= set(words)
+    assert {"noop_max=0", "MAC (seed 3), 2 trials", "MAC (seed 4), 2 trials"} <= set(words)
     many = [variant(finished, discount=0.9 - i / 10, stack=3 + 2 * i, noop_max=i) for i in (0, 1)]
     words = words_of_figure(tmp_path, many)
-    assert {"MAC, other settings, 2 trials", "MAC, noop_max=1, stack=5, discount=0.8, 2 trials"} <= set(words)
+    assert {"MAC (other settings), 2 trials", "MAC (noop_max=1, stack=5, discount=0.8), 2 trials"} <= set(words)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_table_2_is_whole_in_any_terminal(finished, width):
     runs = [variant(finished, algorithm="advantage_actor_critic"), variant(finished, **SMALL)]
     terminal = Console(width=width, file=io.StringIO())
-    terminal.print(report.show(runs, width))
+    terminal.print(tables._table_2_for_terminal(on_games(*runs), width))
     shown = terminal.file.getvalue()
-    sheet = report.table_2(runs)
+    sheet = tables.table_2(on_games(*runs))
     for row in sheet.rows:
         for column, cell in zip(sheet.columns[:-1], row, strict=False):
-            assert cell in shown or (width < report.WIDE and column in report.OTHERS), (column, cell)
+            assert cell in shown or (width < tables.WIDE and column in tables.OTHERS), (column, cell)
     assert "372.7" in shown
     assert "evaluation_episodes=3" in shown.replace("\n", " ")
     assert max(map(len, shown.splitlines())) <= width
@@ -174,10 +187,10 @@ def test_table_2_is_whole_in_any_terminal(finished, width):
 
 def test_the_table_of_a_run_says_how_many_games_were_cut_off(finished):
     terminal = Console(width=140, file=io.StringIO())
-    terminal.print(report.run_table(finished))
+    terminal.print(tables.run_table(finished))
     (last,) = (line.split() for line in terminal.file.getvalue().splitlines() if "the last evaluation" in line)
     games, cut_off = np.isfinite(finished.evaluations.scores[:, -1]).sum(), finished.evaluations.unfinished[:, -1].sum()
-    assert [word for word in last if word != "│"][-3:] == ["2", str(games), str(cut_off)]
+    assert [word for word in last if word != "│"][-4:] == ["2", "trials", str(games), str(cut_off)]
 
 
 def test_a_damaged_run_is_not_left_out_of_a_report(tmp_path, finished):
@@ -189,8 +202,8 @@ def test_a_damaged_run_is_not_left_out_of_a_report(tmp_path, finished):
 
 
 def test_the_table_says_what_its_interval_is_over(finished):
-    score = report.last_score(finished)
-    assert (score.unit, score.summary.n, score.steps) == ("trials", 2, 1000)
+    score = last_score(finished)
+    assert (score.over, score.summary.n, score.moment) == ("trials", 2, 1000)
     assert score.summary.mean == pytest.approx(finished.latest.mean())
 
 
@@ -234,21 +247,21 @@ REFUSED = {
     "a setting of another type": (["train", GAME, "--set", "frame_skip=few"], ["frame_skip", "few", "whole number"]),
     "one number for each of other trials": (["train", GAME, "--set", "discount=0.9,0.8"], ["discount", "1 trials"]),
     "an algorithm without a critic": (["train", GAME, "--algorithm", "reinforce"], ["algorithm", "reinforce", "mac"]),
-    "episodes": (["train", GAME, "--episodes", "5"], ["--episodes", "--steps"]),
-    "steps of another environment": (["train", "CartPole-v0", "--steps", "5"], ["--steps", "Atari"]),
+    "episodes": (["train", GAME, "--episodes", "5"], ["episodes: 5", "steps"]),
+    "steps and episodes": (["train", "CartPole-v0", "--steps", "5", "--episodes", "5"], ["--steps", "--episodes"]),
     "no steps": (["train", GAME, "--steps", "0"], ["steps", "0"]),
     "more updates than are counted": (
-        ["train", GAME, "--steps", "10_000_000_000", "--set", "environments=4"],
-        ["steps", "updates of 4"],
+        ["train", GAME, "--steps", "4_294_967_295", "--set", "environments=1"],
+        ["steps", "updates of 1"],
     ),
     "evaluations within an update": (["train", GAME, "--set", "evaluation_interval=8"], ["evaluation_interval", "16"]),
-    "snapshots": (["train", GAME, "--snapshots", "5"], ["--snapshots", "episodes"]),
+    "snapshots": (["train", GAME, "--snapshots", "5"], ["snapshots", "episodes"]),
     "an unknown game of the paper": (["reproduce", "atari", "--game", "tetris"], ["tetris", "pong"]),
     "games of another study": (["reproduce", "cart-pole", "--game", "pong"], ["--games", "atari"]),
     "a game by half of its name": (["train", "Pong-v5"], ["Pong-v5", "did you mean ALE/Pong-v5?"]),
     "a game in small letters": (["check", "pong"], ["did you mean ALE/Pong-v5?"]),
     "a search on a game": (["sweep", GAME], [GAME, "episodes"]),
-    "another engine": (["train", GAME, "--engine", "hosted"], ["--engine", "hosted", "atari"]),
+    "another engine": (["train", GAME, "--engine", "hosted"], ["engine", "hosted", "atari"]),
     "arguments of a game": (["check", GAME, "--env-kwargs", "a=1"], [GAME, "settings"]),
     "sticky actions by trial": (["train", GAME, "--set", "sticky_actions=0.1,0.2"], ["sticky_actions", "from 0 to 1"]),
     "an unknown protocol": (["train", GAME, "--protocol", "mine"], ["mine", "machado"]),

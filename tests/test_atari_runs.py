@@ -28,8 +28,8 @@ pytestmark = pytest.mark.slow
 
 GAME = "ALE/Breakout-v5"
 SMALL = {
-    "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_interval": 400,
-    "evaluation_episodes": 3, "evaluation_steps": 450, "evaluation_environments": 2,
+    "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_steps": 450,
+    "evaluation_environments": 2, "evaluation_interval": 400, "evaluation_episodes": 3,
 }  # fmt: skip
 STEPS = 1000  # evaluations at 400, 800 and 1000
 
@@ -214,9 +214,9 @@ def test_one_kind_of_run_serves_games_too_and_what_games_do_not_have_is_refused(
     assert loaded.returns.shape == loaded.lengths.shape == (2, 0)  # single episodes are not kept
     assert mac.resume(finished.path, progress=False).digest == finished.digest
     several = (
-        {"engine": "compiled"}, {"episodes": 5}, {"max_episode_steps": 5}, {"env_kwargs": {"a": 1}},
-        {"preset": "paper"},
-        {"snapshots": 3}, {"algorithm": "reinforce"}, {"learner": "episodic"},
+        {"engine": "compiled"}, {"engine": "hosted"}, {"episodes": 5}, {"max_episode_steps": 5},
+        {"env_kwargs": {"a": 1}}, {"preset": "paper"}, {"snapshots": 3},
+        {"algorithm": "reinforce"}, {"learner": "episodic"},
     )  # fmt: skip
     for refused in several:
         assert next(iter(refused)) in message_of(lambda refused=refused: mac.train(GAME, **{"steps": 40, **refused}))

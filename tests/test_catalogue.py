@@ -5,6 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from helpers import message_of
+from mean_actor_critic.environments import catalogue
 from mean_actor_critic.environments.catalogue import COMPILED, environment_of, find_environment
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, flatten, spaces_from_json
@@ -38,7 +39,8 @@ def test_another_environment_than_that_of_training_is_refused():
     assert "the one that training began with, CartPole-v0" in message
 
 
-def test_a_functional_environment_must_be_given_again():
+def test_a_functional_environment_must_be_given_again(monkeypatch):
+    monkeypatch.setattr(catalogue, "_REMEMBERED", {})  # as in a process that has not trained on one
     probe = ConstantReward()
     spec = find_environment(probe, max_episode_steps=5)
     experiment = experiment_on("ConstantReward")

@@ -113,7 +113,7 @@ def engine_of(environment: Any, engine: str = AUTO) -> str:
     is_game = isinstance(environment, str) and environment.startswith(GAME)
     if engine == "atari" and not is_game:
         raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5, for this engine")
-    if engine == "compiled" and is_game:
+    if engine in ("compiled", "hosted") and is_game:
         raise InputError("engine", engine, f"atari for {environment}")
     return "atari" if engine == AUTO and is_game else engine
 

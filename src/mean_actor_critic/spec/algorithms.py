@@ -1,7 +1,7 @@
 """Which algorithms there are: what each is called, and what it needs of a learner.
 
 An algorithm is a function in `learning.estimators` and an entry here. Which of them the paper compares is said in
-`studies.paper`.
+`spec.paper`.
 """
 
 from collections.abc import Callable
