@@ -34,7 +34,7 @@ from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
 from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
-from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.checks import require_whole, settings_as_words
 from mean_actor_critic.spec.experiment import (
     USUAL_BUDGETS,
     Budget,
@@ -44,7 +44,7 @@ from mean_actor_critic.spec.experiment import (
     settings_for_engine,
 )
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
-from mean_actor_critic.spec.presets import start_from
+from mean_actor_critic.spec.presets import Start, start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
 
@@ -244,7 +244,15 @@ def plan(
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
-    return Plan(spec, experiment, start.origin)
+    return Plan(spec, experiment, _origin(start, experiment))
+
+
+def _origin(start: Start, experiment: Experiment) -> str:
+    """Where an experiment's settings come from, in words: what they started from, and those that differ from it."""
+    usual = {name: s.default for name, s in settings_for_engine(experiment.engine, experiment.learner).items()}
+    usual |= start.settings
+    given = {name: value for name, value in experiment.settings().items() if value != usual[name]}
+    return start.origin + (f"; given: {' '.join(settings_as_words(given))}" if given else "")
 
 
 def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:

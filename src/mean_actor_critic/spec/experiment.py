@@ -37,7 +37,7 @@ class Budget(NamedTuple):
     amount: int
 
     def __str__(self) -> str:
-        return f"{self.amount:_} {self.unit}"
+        return f"{self.amount:_} {self.unit if self.amount != 1 else self.unit.removesuffix('s')}"
 
 
 # Of each trial, by engine, unless said otherwise.
