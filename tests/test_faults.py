@@ -54,7 +54,7 @@ def workers_of(parent):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             owner = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if owner == parent and b"environments.worker" in (folder / "cmdline").read_bytes():
+            if owner == parent and b"environments.hosted.worker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
             pass

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import hosted_environments as hosted
 from helpers import arrays_of, assert_one_line, assert_refused, mac, message_of, run_mac, tiny_run
+from mean_actor_critic.environments import catalogue
 from mean_actor_critic.environments.catalogue import environment_of, find_environment
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import worker
@@ -384,8 +385,9 @@ def test_any_callable_makes_environments(run_by, way):
 
 
 @pytest.mark.parametrize("way", ["lambda", "partial"])
-def test_what_has_no_name_resumes_only_when_it_is_given_again(run_by, way):
+def test_what_has_no_name_resumes_only_when_it_is_given_again(run_by, way, monkeypatch):
     run = run_by(way)
+    monkeypatch.setattr(catalogue, "_REMEMBERED", {})  # as in another process
     for checkpoint in run.path.glob("checkpoint-*"):
         checkpoint.unlink()
     assert "resume(path, environment)" in message_of(lambda: resume(run.path))
@@ -400,8 +402,9 @@ def test_a_dictionary_in_another_order_is_another_space(run_of):
     assert "spaces" in message_of(lambda: environment_of(run.experiment, turned, hosted.make))
 
 
-def test_what_has_a_name_resumes_by_it_if_its_user_says_so(run_by):
+def test_what_has_a_name_resumes_by_it_if_its_user_says_so(run_by, monkeypatch):
     run = run_by("class")
+    monkeypatch.setattr(catalogue, "_REMEMBERED", {})  # as in another process
     for checkpoint in run.path.glob("checkpoint-*"):
         checkpoint.unlink()
     name = run.experiment.environment
