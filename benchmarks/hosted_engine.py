@@ -36,7 +36,7 @@ def open_study(settings: dict[str, Any], trials: int, workers: int, saved: Array
     environment = find_environment(ENVIRONMENT)
     settings = {"max_episode_steps": environment.max_episode_steps, **settings}
     experiment = make_experiment(ENVIRONMENT, "mac", trials, EPISODES, seed=0, settings=settings, engine="hosted")
-    width = choose_width(experiment.setup, trials, "hosted")
+    width = choose_width(experiment)
     return HostedStudy(experiment, environment, width, saved, WorkerLimits(workers))
 
 

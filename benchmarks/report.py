@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import in_new_process, log, table
-from mean_actor_critic.spec.algorithms import ALGORITHMS
+from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import SEARCH_TRIALS, papers_grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
@@ -33,7 +33,7 @@ def make_search(size: Size, folder: Path) -> int:
     """A finished sweep with made-up returns; the number of its trainings."""
     rungs = (Rung(size.trials, size.episodes),)
     grid = grid_from_json(size.grid)
-    plan = Plan(ENVIRONMENT, tuple(ALGORITHMS), grid, rungs, 1.0, "asymptotic", SEARCH_SEEDS.start)
+    plan = Plan(ENVIRONMENT, paper.COMPARED, grid, rungs, 1.0, "asymptotic", SEARCH_SEEDS.start)
     sweep = create_sweep(folder, plan, {"made": "up"})
     random = np.random.default_rng(0)
     trainings = 0

@@ -17,8 +17,7 @@ import mean_actor_critic as mac
 from helpers import EPISODIC
 from mean_actor_critic.engines import devices, study
 from mean_actor_critic.engines.compiled_study import CompiledStudy
-from mean_actor_critic.runs import store
-from mean_actor_critic.runs import train as loop
+from mean_actor_critic.runs import loop, store
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.learners import OPTIMIZERS
 

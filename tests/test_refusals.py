@@ -289,7 +289,7 @@ def test_a_value_of_several_lines_is_named_in_one(tmp_path, value):
 def test_more_than_the_memory_holds_is_refused_in_one_line(tmp_path, monkeypatch, raised_by):
     import jax
 
-    from mean_actor_critic.runs import train as loop
+    from mean_actor_critic.runs import loop
 
     def too_much(*_):
         if raised_by == "numpy":

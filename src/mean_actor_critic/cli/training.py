@@ -16,7 +16,7 @@ from mean_actor_critic.spec.experiment import USUAL_BUDGETS
 from mean_actor_critic.spec.learners import ENGINES
 
 if TYPE_CHECKING:
-    from mean_actor_critic.runs.train import Started
+    from mean_actor_critic.runs.loop import Started
 
 MENTIONED = 10**9  # bytes of memory that are worth a word
 

@@ -1,21 +1,17 @@
-"""Runs: studies advanced segment by segment, each checkpoint written before the next begins."""
+"""Training runs: what is to be trained is checked and planned, and the loop carries it out, or carries it on."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
-import functools
 import inspect
-import shlex
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from mean_actor_critic.engines import devices
-from mean_actor_critic.engines.memory import memory_faults, need, require_memory
-from mean_actor_critic.engines.study import Study, choose_width, make_study
+from mean_actor_critic.engines.memory import need, require_memory
+from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import (
     AUTO,
     EnvironmentSpec,
@@ -24,15 +20,14 @@ from mean_actor_critic.environments.catalogue import (
     find_environment,
     find_game,
     remember,
-    resume_words,
 )
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
-from mean_actor_critic.errors import EnvironmentFault, InputError, Interrupted
-from mean_actor_critic.files import as_file_name, disk_faults
-from mean_actor_critic.progress import STOP, Answer, Progress, progress_display
-from mean_actor_critic.runs import signals, store
-from mean_actor_critic.runs.agent import Agent
-from mean_actor_critic.runs.run import AGENTS, BEST, Run
+from mean_actor_critic.errors import InputError
+from mean_actor_critic.files import as_file_name
+from mean_actor_critic.progress import Answer, Progress, progress_display
+from mean_actor_critic.runs import store
+from mean_actor_critic.runs.loop import OnStart, OnStudy, Watchers, carry_on
+from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
 from mean_actor_critic.spec.checks import require_whole, settings_as_words
 from mean_actor_critic.spec.experiment import (
@@ -47,31 +42,6 @@ from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
 from mean_actor_critic.spec.presets import Start, start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
-
-PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
-KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
-
-Result = TypeVar("Result")
-
-
-class Started(NamedTuple):
-    """What is about to be trained, for those who want to say so."""
-
-    path: Path
-    environment: EnvironmentSpec
-    manifest: store.Manifest
-
-
-OnStart = Callable[[Started], None]
-OnStudy = Callable[[Study], None]
-
-
-class _Watchers(NamedTuple):
-    """Who is told of a training. What they return is looked at: STOP ends it."""
-
-    on_start: OnStart | None = None
-    on_progress: Callable[[Progress], Answer] | None = None
-    on_study: OnStudy | None = None
 
 
 def train(
@@ -180,7 +150,7 @@ def train(
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
     manifest = manifest._replace(experiment=experiment)  # which no file can give back where it has a function
     with _shown(progress, on_progress, experiment) as show:
-        return _carry_on(path, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
+        return carry_on(path, manifest, spec, limits, seconds, Watchers(on_start, show, on_study))
 
 
 class Plan(NamedTuple):
@@ -317,7 +287,7 @@ def resume(
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
     manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, estimator))
     with _shown(progress, on_progress, manifest.experiment) as show:
-        return _carry_on(folder, manifest, spec, limits, seconds, _Watchers(on_start, show, on_study))
+        return carry_on(folder, manifest, spec, limits, seconds, Watchers(on_start, show, on_study))
 
 
 def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> Experiment | None:
@@ -361,167 +331,6 @@ def _shown(
         return
     with progress_display(quiet=not progress) as watch:
         yield watch(f"{experiment.environment} {experiment.algorithm}")
-
-
-def _carry_on(
-    path: Path,
-    manifest: store.Manifest,
-    environment: EnvironmentSpec,
-    limits: WorkerLimits,
-    checkpoint_seconds: float,
-    watchers: _Watchers,
-) -> Run:
-    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way."""
-    words = resume_words(environment)
-    command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
-    advice = f"continue with: {command}"
-    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
-    with memory_faults("run"), store.sole_writer(path), signals.listening() as listener:
-        if watchers.on_start:
-            watchers.on_start(Started(path, environment, manifest))
-        arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        begin = functools.partial(
-            make_study, manifest.experiment, manifest.width, environment, arrays, limits, manifest.snapshots
-        )
-        study = begun(worker, begin, listener, advice)
-        del arrays, begin  # the study has its own
-        saver = _Saver(path, manifest, checkpoint_seconds)
-        try:
-            for progress in _segments(worker, study, listener, saver, advice):
-                if _tell(watchers, study, progress, saver) is STOP:
-                    saver.save(study)
-                    break
-                saver.save_if_due(study, listener.received is not None)
-                if listener.received is not None:
-                    raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-            return Run(path, manifest, store.Checkpoint(study.arrays(), warned))
-        finally:
-            study.close()
-            worker.shutdown(wait=False)
-
-
-def _tell(watchers: _Watchers, study: Study, progress: Progress, saver: "_Saver") -> Answer:
-    """Tell who wants to know of a segment. If one of them raises, what was learned is written to disk first."""
-    for place in study.newly_evaluated:
-        saver.keep_agent(study, place)
-    try:
-        if watchers.on_study:
-            watchers.on_study(study)
-        return watchers.on_progress(progress) if watchers.on_progress else None
-    except BaseException:
-        saver.save(study)
-        raise
-
-
-def _segments(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    study: Study,
-    listener: signals.Listener,
-    saver: "_Saver",
-    advice: str,
-) -> Iterator[Progress]:
-    """Advance a study to its end, and yield after every segment.
-
-    Raises:
-        EnvironmentFault: an environment failed; whole episodes are on disk.
-        Interrupted: a signal came, and a segment did not end in time.
-    """
-    while not study.finished:
-        # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
-        patience = PATIENCE_SECONDS if saver.unsaved else 0.0
-        try:
-            progress = next_segment(worker, study, listener, patience, advice)
-        except EnvironmentFault as fault:
-            saver.save(study)
-            raise fault.with_advice(f"whole episodes are kept; {advice}") from None
-        saver.unsaved = True
-        yield progress
-
-
-class _Saver:
-    """Writes checkpoints and agents of a study."""
-
-    def __init__(self, path: Path, manifest: store.Manifest, seconds: float) -> None:
-        self._path, self._manifest, self._seconds = path, manifest, seconds
-        self._saved_at = time.monotonic()
-        self.unsaved = False  # whether there is anything that no checkpoint has
-
-    def save_if_due(self, study: Study, now: bool) -> None:
-        """Write a checkpoint if the time has come, something important has happened, or `now`."""
-        due = now or study.finished or bool(study.newly_evaluated)
-        if due or time.monotonic() - self._saved_at >= self._seconds:
-            self.save(study)
-
-    def save(self, study: Study) -> None:
-        """Write a checkpoint."""
-        arrays = study.arrays()  # first: with it, what was still being learned begins to count
-        store.write_checkpoint(self._path, self._manifest, study.position, arrays)
-        self._saved_at, self.unsaved = time.monotonic(), False
-
-    def keep_agent(self, study: Study, place: int) -> None:
-        """Write the agent of a trial's last evaluation if it is the best so far, or one of those always kept."""
-        experiment, number = self._manifest.experiment, int(study.evaluations.evaluated[place])
-        means = study.evaluations.means[place, :number]
-        names = [f"{BEST}-{place}"] if means.argmax() == number - 1 else []
-        if number % KEEP_EVERY == 0 or number == experiment.evaluations:
-            unit = experiment.budget.unit.removesuffix("s")
-            names.append(f"{unit}-{experiment.moment_of_evaluation(number - 1):012d}-{place}")
-        if not names:
-            return
-        with disk_faults(self._path, "make the folder of agents"):
-            (self._path / AGENTS).mkdir(exist_ok=True)
-        agent = Agent(experiment, self._manifest.spaces, place, study.networks(place))
-        for name in names:
-            agent.save(self._path / AGENTS / f"{name}.safetensors")
-
-
-def next_segment(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    study: Study,
-    listener: signals.Listener,
-    patience: float,
-    advice: str,
-) -> Progress:
-    """Advance a study in the `worker` thread: Python hears signals only while its main thread is not inside JAX.
-
-    Raises:
-        Interrupted: a signal came so many seconds ago, and the segment still runs.
-    """
-    return _awaited(worker, worker.submit(study.advance), listener, patience, advice)
-
-
-def begun(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    begin: Callable[[], Study],
-    listener: signals.Listener,
-    advice: str,
-) -> Study:
-    """A study, made in the worker's thread; a signal is answered meanwhile.
-
-    Raises:
-        Interrupted: a signal came.
-    """
-    beginning = worker.submit(begin)
-    try:
-        return _awaited(worker, beginning, listener, 0.0, advice)
-    except Interrupted:  # whatever it becomes is not left behind
-        beginning.add_done_callback(lambda done: None if done.exception() else done.result().close())
-        raise
-
-
-def _awaited(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    future: "concurrent.futures.Future[Result]",
-    listener: signals.Listener,
-    patience: float,
-    advice: str,
-) -> Result:
-    while not future.done():
-        concurrent.futures.wait([future], timeout=0.2)
-        if listener.received is not None and time.monotonic() - listener.received_at > patience:
-            worker.shutdown(wait=False)
-            raise Interrupted(listener.received, advice)
-    return future.result()
 
 
 def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -> float:

@@ -24,7 +24,7 @@ from mean_actor_critic.errors import InputError, Interrupted
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import Progress, Show, progress_display
 from mean_actor_critic.runs import signals, store
-from mean_actor_critic.runs.train import begun, next_segment
+from mean_actor_critic.runs.loop import begun, next_segment
 from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
 from mean_actor_critic.spec.checks import unknown_name
 from mean_actor_critic.spec.experiment import Experiment, hyper_names, make_experiment
