@@ -6,8 +6,9 @@ import pytest
 from gymnasium import spaces
 
 from mean_actor_critic.engines import vector as atari
-from mean_actor_critic.environments.atari import Game, Turn
+from mean_actor_critic.environments.atari import Game
 from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.environments.stepped import Turn
 from mean_actor_critic.learning.networks import game_layer_shapes, game_outputs, initial_game_network
 from mean_actor_critic.learning.rollout import value
 from mean_actor_critic.spec.experiment import make_experiment

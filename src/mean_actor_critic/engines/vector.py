@@ -22,8 +22,9 @@ from mean_actor_critic.engines.vector_programs import (
     learning_program,
     valuing_program,
 )
-from mean_actor_critic.environments.atari import Emulators, Game, Turn, digest_of
+from mean_actor_critic.environments.atari import Emulators, Game, digest_of
 from mean_actor_critic.environments.seeds import emulator_seed
+from mean_actor_critic.environments.stepped import Environments, Turn
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.types import Acted, Batch, Context
 from mean_actor_critic.spec.experiment import Experiment
@@ -72,7 +73,7 @@ class Trial:
         self._context = Context(*whole)
         self._forward, self._choose = forward_program(setup), choosing_program()
         self._learn = learning_program(setup)
-        self._emulators = Emulators(
+        self._emulators: Environments = Emulators(
             rules,
             game.rom,
             rules.environments,
@@ -168,7 +169,7 @@ class Evaluation:
     def __init__(
         self,
         experiment: Experiment,
-        emulators: Emulators,
+        emulators: Environments,
         actor: Any,
         seed: int,
         trial: int,
@@ -245,7 +246,7 @@ class Evaluation:
 
 def evaluation_emulators(
     rules: GameRules, game: Game, environments: int, seed: int, trial: int, evaluation: int, threads: int = 0
-) -> Emulators:
+) -> Environments:
     """Emulators for one evaluation: whole games."""
     seed_of = functools.partial(emulator_seed, seed, trial, evaluation=evaluation)
     return Emulators(rules, game.rom, environments, seed_of, training=False, threads=threads)

@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 
 from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.environments.stepped import Turn
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.spec.rules import GAME, GameRules
 
@@ -108,18 +109,6 @@ def _vector(rules: GameRules, rom: str, environments: int, threads: int, **scree
         episodic_life=False,
         **(usual | screen),
     )
-
-
-class Turn(NamedTuple):
-    """What a step of every environment [environments] brought."""
-
-    observation: Array  # after the step; of a game that ended, its last
-    next_observation: Array  # what the next step is decided on: another one only where a game began with a new seed
-    reward: Array  # float32, raw
-    terminated: Array  # the game is over, or a life was lost where that ends an episode
-    truncated: Array  # the game was cut off
-    valid: Array  # the action was the agent's: false in a step that resets a game, or presses FIRE for a new life
-    score: Array  # float32: the raw score of a game that ended with this step, else NaN
 
 
 class Emulators:

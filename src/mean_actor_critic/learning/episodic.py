@@ -24,8 +24,8 @@ from mean_actor_critic.learning.networks import (
     softmax,
     sum_over_actions,
 )
-from mean_actor_critic.learning.optimizers import directions
 from mean_actor_critic.learning.replay import Transitions
+from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import CRITIC_TARGETS, discounted_returns
 from mean_actor_critic.learning.types import Batch, Context, Evidence, Learner, Memory, Metrics
 from mean_actor_critic.spec.learners import EpisodicHyper as Hyper
@@ -89,7 +89,7 @@ def init(setup: Setup, shapes: Shapes, key: Array) -> State:
     layers = network.shapes(*shapes)
     policy = network.init(policy_key, layers)
     critic = network.init(critic_key, layers) if setup.has_critic else ()
-    optimizer = directions(setup.optimizer)
+    optimizer = optimizer_step(setup.optimizer)
     return State(
         policy=policy,
         critic=critic,
@@ -188,14 +188,13 @@ def _improve_critic(setup: Setup, hyper: Hyper, state: State, sampled: Transitio
         taken = sum_over_actions(q * jax.nn.one_hot(action, q.shape[-1]))
         return jnp.mean((taken - target) ** 2)
 
-    optimizer = directions(setup.optimizer)
+    optimizer = optimizer_step(setup.optimizer)
 
     def step(
         carry: tuple[Layers, optax.OptState], batch: tuple[Array, Array, Array]
     ) -> tuple[tuple[Layers, optax.OptState], None]:
         critic, optimizer_state = carry
-        direction, optimizer_state = optimizer.update(jax.grad(loss)(critic, *batch), optimizer_state)
-        return (_descend(critic, direction, hyper.critic_lr), optimizer_state), None
+        return optimizer.step(critic, jax.grad(loss)(critic, *batch), optimizer_state, hyper.critic_lr), None
 
     def steps(carry: tuple[Layers, optax.OptState], rows: Transitions) -> tuple[tuple[Layers, optax.OptState], None]:
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
@@ -251,11 +250,11 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: State, batch: Batch, long
 
         return jax.grad(loss)(state.policy)
 
-    direction, optimizer_state = directions(setup.optimizer).update(
-        _sum_over_chunks(gradient_over, states, longest), state.policy_optimizer
-    )
+    gradient = _sum_over_chunks(gradient_over, states, longest)
+    optimizer = optimizer_step(setup.optimizer)
+    policy, optimizer_state = optimizer.step(state.policy, gradient, state.policy_optimizer, hyper.actor_lr)
     return state._replace(
-        policy=_descend(state.policy, direction, hyper.actor_lr),
+        policy=policy,
         policy_optimizer=optimizer_state,
         average_return=RunningAverage(
             total=hyper.baseline_decay * average.total + (1 - hyper.baseline_decay) * returns[0],
@@ -310,10 +309,6 @@ def _observe(normalizer: Normalizer, batch: Batch) -> Normalizer:
 
 def _largest_divisor(number: int, limit: int) -> int:
     return next((k for k in range(min(number, limit), 1, -1) if number % k == 0), 1)
-
-
-def _descend(network: Layers, direction: Layers, learning_rate: Array) -> Layers:
-    return jax.tree.map(lambda weight, step: weight - learning_rate * step, network, direction)
 
 
 def _is_healthy(state: State) -> Bool[Array, ""]:

@@ -58,6 +58,13 @@ class Context(NamedTuple):
     updates: Int[Array, ""]  # of the whole training, for schedules
 
 
+class PolicyStep(NamedTuple):
+    """Any estimator's gradient to new weights: an optimiser's step is one (`learning.steps`)."""
+
+    init: Callable[[Any], Any]  # (weights) -> the step's own state
+    step: Callable[..., tuple[Any, Any]]  # (weights, gradient, state, learning rate) -> (weights, state)
+
+
 class Memory(NamedTuple):
     """What a learner remembers: the ring belongs to the engine, which writes and samples it in place."""
 

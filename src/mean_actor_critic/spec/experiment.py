@@ -30,6 +30,13 @@ _USUAL: dict[str, dict[str, Any]] = {"atari": {"evaluation_interval": 200_000, "
 _RENAMED = {"evaluation_games": "evaluation_episodes"}  # settings in files of format 2
 
 
+class Clock(NamedTuple):
+    """When the learner of a trial is called: after so many of a unit."""
+
+    unit: str  # EPISODES or STEPS
+    every: int
+
+
 class Budget(NamedTuple):
     """How long each trial trains. A trial that counts steps ends with the episode, or update, that reaches them."""
 
@@ -98,7 +105,13 @@ class Experiment:
     @property
     def counts_updates(self) -> bool:
         """Whether training is counted in updates of steps of several environments, not in episodes of one."""
-        return LEARNERS[self.learner].unit == STEPS
+        return self.clock.unit == STEPS
+
+    @property
+    def clock(self) -> Clock:
+        """When its learner is called: after each episode, or after so many agent steps of all its environments."""
+        unit = LEARNERS[self.learner].unit
+        return Clock(unit, self.environments * getattr(self.setup, "rollout_steps", 1) if unit == STEPS else 1)
 
     @property
     def episodes(self) -> int | None:
@@ -120,7 +133,7 @@ class Experiment:
     @property
     def steps_per_update(self) -> int:
         """Agent steps of a trial, over its environments, between two updates."""
-        return self.environments * getattr(self.setup, "rollout_steps", 1)
+        return self.clock.every
 
     @property
     def updates(self) -> int:
