@@ -116,7 +116,8 @@ def test_a_training_says_what_it_is():
     for words in ("CartPole-v1: mac by the episodic learner", "compiled engine", "1 trial of 100 steps",
                   "until the mean return is 1000", "at most 20 steps"):  # fmt: skip
         assert words in what
-    assert settings == "settings: tuned for CartPole-v0"
+    given = "hidden=8 replay_capacity=16 minibatches=2 batch_size=4"
+    assert settings == f"settings: tuned for CartPole-v0; given: {given}"
     assert where == "run folder: new"
     run = Run.load("new")
     assert run.experiment.budget == ("steps", 100)
@@ -126,7 +127,7 @@ def test_a_training_says_what_it_is():
 def test_a_training_without_tuned_settings_says_that_they_are_general(files):
     outcome = mac("train", "Acrobot-v1", "--out", "new", "--episodes", "1", "--trials", "2", *SMALL)
     what, settings, _ = outcome.err.splitlines()
-    assert "hosted engine; 2 trials of 1 episodes" in what
+    assert "hosted engine; 2 trials of 1 episode;" in what
     assert settings.startswith("settings: general: ")
 
 
