@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.progress import Watch
@@ -47,7 +48,7 @@ def completed(
 
 def trained(path: Path, experiment: Experiment, watch: Watch, name: str, **more: object) -> Run:
     """Train an experiment from the beginning, with all of its settings, so that no preset fills in any."""
-    arguments = {
+    arguments: dict[str, Any] = {
         "trials": experiment.trials,
         experiment.budget.unit: experiment.budget.amount,
         "seed": experiment.seed,
@@ -59,4 +60,4 @@ def trained(path: Path, experiment: Experiment, watch: Watch, name: str, **more:
         **experiment.settings(),
         **more,
     }
-    return train(experiment.environment, experiment.algorithm, out=path, on_progress=watch(name), **arguments)  # type: ignore[arg-type]
+    return train(experiment.environment, experiment.algorithm, out=path, on_progress=watch(name), **arguments)
