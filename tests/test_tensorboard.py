@@ -107,7 +107,14 @@ def test_one_trial_is_its_own_mean(trials, tmp_path):
 @pytest.mark.slow
 def test_events_of_a_game_are_its_evaluations(tmp_path):
     words = ["train", "ALE/Pong-v5", "--steps", "24", "--out", tmp_path / "run", "--tensorboard", "--trials", "2"]
-    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_episodes=2"]
+    settings = [
+        "environments=2",
+        "screen_size=36",
+        "stack=1",
+        "evaluation_interval=8",
+        "evaluation_environments=2",
+        "evaluation_episodes=2",
+    ]
     assert mac(*words, "--set", *settings, "evaluation_steps=4").code == 0
     run, events = Run.load(tmp_path / "run"), events_in(tmp_path / "run")
     means, entropy = run.evaluations.means, run.evaluations.entropy
