@@ -8,13 +8,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 reproduce: .venv/ready
 	$(BIN)/mac reproduce cart-pole
 
+# Tests of a file mostly stay in one process, which has compiled for the next one what it compiled for the last
 test: .venv/ready
 	$(BIN)/python scripts/optional.py browser stable-baselines3
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # Without what is marked as slow, and with nothing installed: for a look while a change is being made
 quick: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow"
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """Options and set-up shared by all tests."""
 
 import collections
+import contextlib
 import gc
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import jax
 import pytest
 
 import browser as browsers
-from helpers import Files, copy_of_tiny_run
+from helpers import Files, copy_of_tiny_run, started
 from mean_actor_critic.engines import devices
 
 # before any test module uses JAX: tests show what users get, two devices on a machine of two cores
@@ -61,6 +62,13 @@ def files(tmp_path) -> Files:
 def in_tmp_path(tmp_path, monkeypatch):
     """The current folder is the test's own."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def start():
+    """Starts `mac` in a process of its own: as `helpers.started`, until the test is over."""
+    with contextlib.ExitStack() as processes:
+        yield lambda *words, **options: processes.enter_context(started(*words, **options))
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 
 TRIALS, EPISODES = 2, 3
+LONGEST_WAIT = 120.0  # seconds, for what takes a few: so that a test fails and does not hang, however busy the machine
 EPISODIC = tuple(name for name, algorithm in ALGORITHMS.items() if "episodic" in algorithm.learners)
 TINY = {"max_episode_steps": 20, "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 16}
 TINY_WORDS = ("--trials", "2", "--episodes", "3", "--set", "max_episode_steps=20", "hidden=8", "minibatches=2",
@@ -247,6 +248,13 @@ def safetensors_of(header: Any, data: bytes = b"") -> bytes:
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
+# for processes that import what lies beside the tests; what is tested is found there as it is here
+BESIDE_TESTS = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+}
+
+
 class Outcome(NamedTuple):
     code: int
     out: str
@@ -281,6 +289,27 @@ def run_mac(*words: str | Path, **options: Any) -> Outcome:
     return _process([sys.executable, "-m", "mean_actor_critic", *map(str, words)], **options)
 
 
+@contextlib.contextmanager
+def started(*words: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """`mac` in a process of its own that is still running."""
+    with running([sys.executable, "-m", "mean_actor_critic", *map(str, words)], **options) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process that does not outlive the block.
+
+    However a test ends: left to the garbage collector, its pipes would be complained of in whatever test runs then.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **{**pipes, **options}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def mac_within(limit: str, size: int, before: str = "") -> str:
     """A script that is `mac` below a limit such as RLIMIT_AS; `before` are lines to run first."""
     return f"""
@@ -293,7 +322,7 @@ main(sys.argv[1:])
 
 
 def _process(command: list[str], **options: Any) -> Outcome:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_WAIT, check=False, **options)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -310,7 +339,7 @@ def assert_refused(outcome: Outcome, code: int, *words: str) -> None:
 
 
 @contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def at_most(seconds: float = LONGEST_WAIT) -> Iterator[None]:
     """Fail instead of hanging."""
 
     def too_long(*_: Any) -> None:
@@ -363,7 +392,7 @@ def is_running(process: int) -> bool:
     return state_of(process) not in "ZX"
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT) -> None:
     with at_most(seconds):
         while not condition():
             time.sleep(0.02)

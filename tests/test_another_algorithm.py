@@ -36,9 +36,10 @@ def report(folder, *paths):
     return content, (folder / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_was_stored_before_is_reported_as_before(tmp_path, monkeypatch):
     synthetic.make_study(tmp_path / "all", trials=2, episodes=5)
-    write_theory(tmp_path / "all", synthetic.make_theory())
+    write_theory(tmp_path / "all", synthetic.make_theory(trials=1))
     _, before = report(tmp_path / "before", tmp_path / "all")
     monkeypatch.setitem(ALGORITHMS, NEW, ANOTHER)
     _, after = report(tmp_path / "after", tmp_path / "all")
@@ -48,6 +49,7 @@ def test_what_was_stored_before_is_reported_as_before(tmp_path, monkeypatch):
         assert (tmp_path / "after" / file.name).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("another")
 def test_everything_is_shown_with_it(tmp_path):
     folder = tmp_path / "all"

@@ -24,14 +24,14 @@ from mean_actor_critic.spec.checks import settings_as_words
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.presets import start_from
 from mean_actor_critic.spec.rules import PROTOCOLS
-from test_atari_runs import GAME, SMALL, STEPS, Stop, stopped_after, train
+from test_atari_runs import GAME, SMALL, STEPS, Stop, finished_run, stopped_after, train
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("atari") / "run")
+@pytest.fixture
+def finished():
+    return finished_run()
 
 
 def on_games(*runs):
@@ -53,7 +53,7 @@ def test_table_2_says_what_its_numbers_must_not_be_taken_without(finished):
 
 
 def test_the_command_goes_on_with_a_run_that_was_interrupted_and_says_nothing_if_asked(tmp_path, finished, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
+    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.01)
     with pytest.raises(Stop):
         train(tmp_path / "run", on_progress=stopped_after(3))
     outcome = command("resume", tmp_path / "run", "--workers", "1", "--quiet")
@@ -67,7 +67,7 @@ def test_the_command_goes_on_with_a_run_that_was_interrupted_and_says_nothing_if
 def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert "already finished" in command("resume", finished.path).err
     listed = command("runs", finished.path.parent)
-    assert "1000/1000 steps" in listed.out
+    assert "240/240 steps" in listed.out
     exported = command("export", finished.path, "--out", tmp_path / "agent.safetensors")
     assert exported.code == 0
     agent = tmp_path / "agent.safetensors"
@@ -75,7 +75,7 @@ def test_the_commands_on_a_finished_run(tmp_path, finished):
     assert (played.code, played.err) == (0, "")
     assert "most probable" in played.out
     few = ["evaluate", agent, "--episodes", "2", "--quiet"]
-    assert command(*few, "--set", "sticky_actions=0.5", "max_episode_frames=400").out != played.out
+    assert command(*few, "--set", "sticky_actions=0.5", "max_episode_frames=100").out != played.out
     assert_refused(command(*few, "--set", "discount=0.5"), 2, "discount", "sticky_actions")
     assert_refused(command(*few, "--set", "noop_max=-1"), 2, "noop_max", "-1")
     for words in (["evaluate", agent], ["watch", agent, "--out", tmp_path / "game.mp4"]):
@@ -100,7 +100,7 @@ def test_a_report_has_the_paper_s_numbers_beside_ours(tmp_path, finished):
     assert "372.7" in outcome.out
     rows = rows_of(tmp_path / "report" / "curves.csv")
     assert [(row["trial"], row["steps"], row["frames"]) for row in rows[:3]] == [
-        ("0", "400", "1600"), ("0", "800", "3200"), ("0", "1000", "4000"),
+        ("0", "100", "400"), ("0", "200", "800"), ("0", "240", "960"),
     ]  # fmt: skip
     np.testing.assert_allclose(
         [float(row["mean_score"]) for row in rows], finished.evaluations.means.ravel(), atol=1e-3
@@ -203,7 +203,7 @@ def test_a_damaged_run_is_not_left_out_of_a_report(tmp_path, finished):
 
 def test_the_table_says_what_its_interval_is_over(finished):
     score = last_score(finished)
-    assert (score.over, score.summary.n, score.moment) == ("trials", 2, 1000)
+    assert (score.over, score.summary.n, score.moment) == ("trials", 2, 240)
     assert score.summary.mean == pytest.approx(finished.latest.mean())
 
 
@@ -223,7 +223,7 @@ def test_reproduce_goes_on_and_fills_its_table(tmp_path):
 
 
 def test_reproduce_goes_on_with_a_run_that_was_interrupted(tmp_path, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
+    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.01)
     one = {"trials": 1, "evaluation_steps": 60}
     whole = train(tmp_path / "whole", **one)
     folder = tmp_path / "study"

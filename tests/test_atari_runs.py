@@ -1,11 +1,13 @@
 """Runs on Atari games: exact resumes, evaluations and agents. Small screens, short games."""
 
+import atexit
+import functools
+import json
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
-from helpers import forge_arrays, message_of
+from helpers import forge_arrays, message_of, running, wait_until
 from mean_actor_critic import progress as bars
 from mean_actor_critic.engines.curves import Evaluations
 from mean_actor_critic.errors import DamagedFileError, InputError
@@ -28,10 +30,10 @@ pytestmark = pytest.mark.slow
 
 GAME = "ALE/Breakout-v5"
 SMALL = {
-    "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 800, "evaluation_steps": 450,
-    "evaluation_environments": 2, "evaluation_interval": 400, "evaluation_episodes": 3,
+    "environments": 2, "screen_size": 36, "stack": 2, "max_episode_frames": 200, "evaluation_steps": 120,
+    "evaluation_environments": 2, "evaluation_interval": 100, "evaluation_episodes": 3,
 }  # fmt: skip
-STEPS = 1000  # evaluations at 400, 800 and 1000
+STEPS = 240  # evaluations at 100, 200 and 240
 
 
 class Stop(Exception):  # noqa: N818
@@ -55,23 +57,40 @@ def stopped_after(segments):
     return show
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("atari") / "run")
+@functools.cache
+def finished_run():
+    """Trained once for all tests, of commands too: to look at, or to copy."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return train(folder / "run")
+
+
+@pytest.fixture
+def finished():
+    return finished_run()
 
 
 # --- exactness -------------------------------------------------------------------------------------------------------
 
 
+# short segments and pauses between them, so that there is time to kill it
+SLOWLY = """
+import json, sys, time
+import mean_actor_critic as mac
+from mean_actor_critic.engines import vector_study
+vector_study.SEGMENT_SECONDS = 0.05
+game, folder, arguments = sys.argv[1:]
+mac.train(game, out=folder, on_progress=lambda _: time.sleep(0.5), **json.loads(arguments))
+"""
+
+
 def test_killed_and_resumed_with_another_number_of_threads_gives_the_same_bits(tmp_path, finished):
     folder = tmp_path / "run"
-    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "checkpoint_seconds": 0, "progress": False, **SMALL}
-    script = f"import mean_actor_critic as mac; mac.train({GAME!r}, out={str(folder)!r}, **{arguments!r})"
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
-    while process.poll() is None and not list(folder.glob("checkpoint-*.safetensors")):
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
+    arguments = {"trials": 2, "steps": STEPS, "seed": 3, "checkpoint_seconds": 0, **SMALL}
+    with running([sys.executable, "-c", SLOWLY, GAME, str(folder), json.dumps(arguments)]) as process:
+        wait_until(lambda: process.poll() is not None or list(folder.glob("checkpoint-*.safetensors")))
+        process.kill()
+        process.communicate()
     assert process.returncode == -signal.SIGKILL, "the run ended before it could be killed: make it longer"
     assert not mac.Run.load(folder).finished
     assert mac.resume(folder, workers=1, progress=False).digest == finished.digest
@@ -80,7 +99,7 @@ def test_killed_and_resumed_with_another_number_of_threads_gives_the_same_bits(t
 
 @pytest.mark.parametrize("settings", [{"pipelined": True}, {"rollout_steps": 3, "time_limit": "bootstrap"}])
 def test_stopped_between_checkpoints_and_resumed_gives_the_same_bits(tmp_path, settings, monkeypatch):
-    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.05)
+    monkeypatch.setattr("mean_actor_critic.engines.vector_study.SEGMENT_SECONDS", 0.01)
     settings = {**settings, "trials": 1, "evaluation_steps": 60}
     whole = train(tmp_path / "whole", **settings)
     with pytest.raises(Stop):
@@ -115,8 +134,8 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, finished):
 
 
 def test_evaluations_come_at_every_interval_and_at_the_end(finished):
-    assert finished.experiment.evaluation_moments().tolist() == [400, 800, 1000]
-    assert finished.steps_done.tolist() == [1000, 1000]
+    assert finished.experiment.evaluation_moments().tolist() == [100, 200, 240]
+    assert finished.steps_done.tolist() == [240, 240]
     assert finished.evaluations.evaluated.tolist() == [3, 3]
     assert finished.status == ["finished", "finished"]
     games = np.isfinite(finished.evaluations.scores).sum(-1)
@@ -129,9 +148,9 @@ def test_evaluations_come_at_every_interval_and_at_the_end(finished):
 
 def test_the_best_agent_and_the_last_are_kept_beside_two_checkpoints(finished):
     names = {file.name for file in (finished.path / AGENTS).iterdir()}
-    assert names == {f"{kind}-{i}.safetensors" for i in (0, 1) for kind in ("best", "step-000000001000")}
+    assert names == {f"{kind}-{i}.safetensors" for i in (0, 1) for kind in ("best", "step-000000000240")}
     assert len(list(finished.path.glob("checkpoint-*"))) == 2
-    kept = mac.Agent.load(finished.path / AGENTS / "step-000000001000-1.safetensors")
+    kept = mac.Agent.load(finished.path / AGENTS / "step-000000000240-1.safetensors")
     for part, other in zip(kept.policy, finished.agent(1).policy, strict=True):
         np.testing.assert_array_equal(part.weight, other.weight)
 
@@ -151,7 +170,7 @@ def test_the_agent_that_is_kept_as_the_best_was_it(tmp_path, finished, monkeypat
         study = SimpleNamespace(evaluations=evaluations, networks=lambda place, networks=networks: networks)
         saver.keep_agent(study, 0)
     kept = {file.stem: mac.Agent.load(file).policy[-1].bias[0] for file in (tmp_path / AGENTS).iterdir()}
-    assert kept == {"best-0": 2, "step-000000000800-0": 2, "step-000000001000-0": 3}
+    assert kept == {"best-0": 2, "step-000000000200-0": 2, "step-000000000240-0": 3}
 
 
 def test_progress_says_how_fast_and_how_well_it_goes_and_nothing_piles_up(tmp_path):
@@ -165,7 +184,7 @@ def test_progress_says_how_fast_and_how_well_it_goes_and_nothing_piles_up(tmp_pa
         speed.note(progress)
         words.append(bars._mean_in_words(progress, speed))
 
-    train(tmp_path / "run", trials=1, steps=3200, on_progress=show, on_study=note)
+    train(tmp_path / "run", trials=1, steps=800, on_progress=show, on_study=note)
     fast = [re.search(r"[1-9][\d_]* steps/s", line) is not None for line in words]
     assert all(fast[fast.index(True) :])
     assert sum(fast) >= len(fast) / 2  # all but those before training has gone on between two reports

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mean_actor_critic as mac
-from helpers import EPISODIC
+from helpers import EPISODIC, LONGEST_WAIT
 from mean_actor_critic.engines import devices, study
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.runs import loop, store
@@ -34,10 +34,6 @@ def command(*words):
     return [sys.executable, "-m", "mean_actor_critic", *map(str, words)]
 
 
-def start(*words, **options):
-    return subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
 def wait_for_checkpoint(folder, process, after=()):
     """Until a checkpoint other than `after` is there, or the process has ended."""
     while process.poll() is None:
@@ -54,7 +50,7 @@ def uninterrupted(tmp_path_factory):
     return mac.Run.load(folder).digest
 
 
-def test_killed_at_random_moments_and_resumed_gives_the_same_bits(tmp_path, uninterrupted, pytestconfig):
+def test_killed_at_random_moments_and_resumed_gives_the_same_bits(start, tmp_path, uninterrupted, pytestconfig):
     folder = tmp_path / "run"
     process = start("train", *LONG, "--out", folder)
     moments = random.Random(0)
@@ -76,12 +72,12 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bits(tmp_path, unin
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_writes_a_checkpoint_and_says_how_to_resume(tmp_path, uninterrupted, number):
+def test_a_signal_writes_a_checkpoint_and_says_how_to_resume(start, tmp_path, uninterrupted, number):
     folder = tmp_path / "run"
     process = start("train", *LONG, "--out", folder)
     wait_for_checkpoint(folder, process)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LONGEST_WAIT)
     assert process.returncode == 128 + number
     last = errors.strip().splitlines()[-1]
     assert last == f"mac: interrupted; continue with: mac resume {folder}"
@@ -92,7 +88,7 @@ def test_a_signal_writes_a_checkpoint_and_says_how_to_resume(tmp_path, uninterru
     assert mac.Run.load(folder).digest == uninterrupted
 
 
-def test_a_signal_before_the_first_segment_ends_at_once_and_loses_nothing(tmp_path):
+def test_a_signal_before_the_first_segment_ends_at_once_and_loses_nothing(start, tmp_path):
     folder = tmp_path / "run"
     fresh_cache = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}  # so that there is a compilation to interrupt
     process = start("train", *LONG, "--out", folder, env=fresh_cache)
@@ -102,13 +98,13 @@ def test_a_signal_before_the_first_segment_ends_at_once_and_loses_nothing(tmp_pa
     assert lines[0].startswith("CartPole-v0: mac by the episodic learner; compiled engine; 12 trials of 1_500 episodes")
     assert "run folder" in lines[-1]
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LONGEST_WAIT)
     assert process.returncode == 130
     assert f"mac resume {folder}" in errors
     assert mac.Run.load(folder).episodes_done.max() == 0
 
 
-def test_a_second_signal_ends_at_once(tmp_path):
+def test_a_second_signal_ends_at_once(start, tmp_path):
     folder = tmp_path / "run"
     process = start("train", *LONG, "--out", folder)
     wait_for_checkpoint(folder, process)
@@ -117,7 +113,7 @@ def test_a_second_signal_ends_at_once(tmp_path):
         if process.poll() is not None:
             break
         time.sleep(0.005)
-    process.communicate(timeout=60)
+    process.communicate(timeout=LONGEST_WAIT)
     # a shell calls both 143: by our exit, or by the signal itself, if the first had already led us out of our handlers
     assert process.returncode in (143, -signal.SIGTERM)
     assert mac.Run.load(folder).digest  # whatever was being written, the folder can be read

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import faulty
 import helpers
 import mean_actor_critic as mac
-from helpers import is_running, wait_until
+from helpers import BESIDE_TESTS, LONGEST_WAIT, is_running, wait_until
 from mean_actor_critic import machine
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import fleet, worker
@@ -73,7 +72,7 @@ def _nobody_is_left():
 
 def fault_of(path, **kwargs):
     """The one line of a run that must fail, up to the advice; what was played before the fault must be there."""
-    with helpers.at_most(30), pytest.raises(EnvironmentFault) as caught:
+    with helpers.at_most(), pytest.raises(EnvironmentFault) as caught:
         train(path, **{**HERE, **kwargs})
     assert workers_of(os.getpid()) == []
     line = str(caught.value)
@@ -174,7 +173,7 @@ def test_an_environment_may_take_step_seconds_for_a_step(tmp_path, healthy, deed
 
 def test_a_hang_is_noticed_while_other_workers_play_on(tmp_path):
     at_once = reset_seed(0, 0, 0)
-    with helpers.at_most(30), pytest.raises(EnvironmentFault, match=r"trial 0, episode 1, step 2: .* more than 1 s"):
+    with helpers.at_most(), pytest.raises(EnvironmentFault, match=r"trial 0, episode 1, step 2: .* more than 1 s"):
         mac.train(  # 8 trials of the other worker can learn without those of the stuck one
             faulty.make, trials=16, episodes=100_000, workers=2, step_seconds=1.0, out=tmp_path / "run",
             env_kwargs={"fault": "hang in step", "at_seed": at_once}, **helpers.TINY,
@@ -191,30 +190,30 @@ def test_a_leak_is_noticed(tmp_path, monkeypatch):
 def test_what_an_environment_started_ends_with_it(tmp_path):
     note = tmp_path / "child"
     fault_of(tmp_path / "run", fault="raise as a parent in step", note=str(note))
-    wait_until(lambda: not is_running(int(note.read_text())), 5)
+    wait_until(lambda: not is_running(int(note.read_text())))
 
 
 def test_a_dead_worker_is_noticed_though_a_fork_of_it_holds_its_pipes(tmp_path):
     note = tmp_path / "child"
     line = fault_of(tmp_path / "run", fault="fork and be killed in step", note=str(note))
     assert line == PLACE + "step 2: worker process was killed by SIGKILL"
-    wait_until(lambda: not is_running(int(note.read_text())), 5)
+    wait_until(lambda: not is_running(int(note.read_text())))
 
 
 @pytest.mark.parametrize("deed", ["hang", "raise"])
 def test_an_environment_that_does_not_close_is_left_alone(tmp_path, healthy, deed, capfd):
-    with helpers.at_most(30):
+    with helpers.at_most():
         assert train(tmp_path / "run", fault=f"{deed} in close").digest == healthy.digest
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_an_environment_that_can_be_made_only_once_is_a_fault(tmp_path):
-    with helpers.at_most(30), pytest.raises(EnvironmentFault, match="episode 1, reset: environment cannot be made: Ru"):
+    with helpers.at_most(), pytest.raises(EnvironmentFault, match="episode 1, reset: environment cannot be made: Ru"):
         train(tmp_path / "run", fault="raise in later construction", once=str(tmp_path / "made"))
 
 
 def test_an_environment_that_takes_too_long_to_be_made_again_is_a_fault(tmp_path):
-    with helpers.at_most(30), pytest.raises(EnvironmentFault, match=r"episode 1, reset: .* took more than 1 s"):
+    with helpers.at_most(), pytest.raises(EnvironmentFault, match=r"episode 1, reset: .* took more than 1 s"):
         train(tmp_path / "run", step_seconds=1.0, fault="hang in later construction", once=str(tmp_path / "made"))
 
 
@@ -231,7 +230,7 @@ CANNOT_BE_MADE = {
 @pytest.mark.parametrize("fault", CANNOT_BE_MADE)
 def test_an_environment_that_cannot_be_made_is_refused_before_anything_is_written(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(fleet, "START_SECONDS", 5.0)
-    with helpers.at_most(30), pytest.raises(MacError, match=CANNOT_BE_MADE[fault]) as caught:
+    with helpers.at_most(), pytest.raises(MacError, match=CANNOT_BE_MADE[fault]) as caught:
         train(tmp_path / "run", fault=fault, step_seconds=5.0)
     helpers.assert_one_line(str(caught.value))
     assert "faulty:make" in str(caught.value)
@@ -242,7 +241,7 @@ def test_an_environment_that_cannot_be_made_is_refused_before_anything_is_writte
 def test_evaluation_meets_faults_in_the_same_way(tmp_path):
     seed = reset_seed(0, TRIAL, EPISODE - 1, evaluation=True)
     run = train(tmp_path / "run", fault="NaN reward", at_seed=seed)
-    with helpers.at_most(30), pytest.raises(EnvironmentFault) as caught:
+    with helpers.at_most(), pytest.raises(EnvironmentFault) as caught:
         mac.evaluate(run, 6, environment="faulty:make", workers=2)
     assert str(caught.value) == PLACE + "step 2: reward is float nan, not a finite number in float32"
     assert workers_of(os.getpid()) == []
@@ -280,12 +279,9 @@ def command(*words, **kwargs):
     return [*words, *(["--env-kwargs", *named] if named else [])]
 
 
-SURROUNDINGS = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-
-
 def mac_train(path, *words, **kwargs):
     return helpers.run_mac(
-        *command("train", "faulty:make", "--out", path, *words, *SIZE_WORDS, **kwargs), env=SURROUNDINGS
+        *command("train", "faulty:make", "--out", path, *words, *SIZE_WORDS, **kwargs), env=BESIDE_TESTS
     )
 
 
@@ -329,13 +325,6 @@ LONG = ["train", "Acrobot-v1", "--trials", "4", "--episodes", "30", "--max-episo
         "replay_capacity=300"]  # fmt: skip
 
 
-def start(*words):
-    return subprocess.Popen(
-        [sys.executable, "-m", "mean_actor_critic", *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=SURROUNDINGS,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
@@ -343,8 +332,10 @@ def uninterrupted(tmp_path_factory):
     return mac.Run.load(folder).digest
 
 
-def start_long(folder):
-    """A long run that has written its first checkpoint."""
+@pytest.fixture
+def long_run(start, tmp_path):
+    """The process of a long run that has written its first checkpoint."""
+    folder = tmp_path / "run"
     process = start(*LONG, "--out", folder)
     wait_until(lambda: process.poll() is not None or list(folder.glob("checkpoint-*.safetensors")))
     assert process.poll() is None, process.communicate()
@@ -357,13 +348,12 @@ def goes_on_to(folder, digest):
     return mac.Run.load(folder).digest == digest
 
 
-def test_a_killed_worker_ends_the_run_which_resumes_to_the_same_bits(tmp_path, uninterrupted):
-    process = start_long(tmp_path / "run")
-    workers = workers_of(process.pid)
+def test_a_killed_worker_ends_the_run_which_resumes_to_the_same_bits(long_run, tmp_path, uninterrupted):
+    workers = workers_of(long_run.pid)
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
+    _, errors = long_run.communicate(timeout=LONGEST_WAIT)
+    assert long_run.returncode == 1
     last = errors.splitlines()[-1]
     assert last.startswith("mac: Acrobot-v1: ")
     assert "worker process was killed by SIGKILL; whole episodes are kept" in last
@@ -371,26 +361,33 @@ def test_a_killed_worker_ends_the_run_which_resumes_to_the_same_bits(tmp_path, u
     assert goes_on_to(tmp_path / "run", uninterrupted)
 
 
-def test_the_main_process_killed_leaves_no_worker_and_resumes_to_the_same_bits(tmp_path, uninterrupted):
-    process = start_long(tmp_path / "run")
-    workers = workers_of(process.pid)
-    process.kill()
-    process.communicate()
-    wait_until(lambda: not any(map(is_running, workers)), 10)
+def test_the_main_process_killed_leaves_no_worker_and_resumes_to_the_same_bits(long_run, tmp_path, uninterrupted):
+    workers = workers_of(long_run.pid)
+    long_run.kill()
+    long_run.communicate()
+    wait_until(lambda: not any(map(is_running, workers)))
     assert len(workers) == 2
     assert goes_on_to(tmp_path / "run", uninterrupted)
 
 
-def test_a_signal_ends_the_workers_and_resumes_to_the_same_bits(tmp_path, uninterrupted):
-    process = start_long(tmp_path / "run")
-    workers = workers_of(process.pid)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
+def test_a_signal_ends_the_workers_and_resumes_to_the_same_bits(long_run, tmp_path, uninterrupted):
+    workers = workers_of(long_run.pid)
+    long_run.send_signal(signal.SIGINT)
+    _, errors = long_run.communicate(timeout=LONGEST_WAIT)
+    assert long_run.returncode == 130
     assert errors.splitlines()[-1] == f"mac: interrupted; continue with: mac resume {tmp_path}/run"
     assert len(workers) == 2
     assert not any(map(is_running, workers))
     assert goes_on_to(tmp_path / "run", uninterrupted)
+
+
+IMPATIENT = """
+import sys
+from mean_actor_critic.cli.main import main
+from mean_actor_critic.runs import loop
+loop.PATIENCE_SECONDS = 1.0
+main(sys.argv[1:])
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -399,11 +396,11 @@ def test_no_worker_outlives_the_main_process_though_its_environment_hangs(tmp_pa
     note = tmp_path / "note"
     words = command("train", "faulty:make", "--out", tmp_path / "run", *SIZE_WORDS, fault=f"{deed} in step",
                     note=str(note), **HERE)  # fmt: skip
-    process = start(*words)
-    wait_until(lambda: process.poll() is not None or note.exists())
-    workers = workers_of(process.pid)
-    process.send_signal(number)
-    process.communicate(timeout=30)
+    with helpers.running([sys.executable, "-c", IMPATIENT, *map(str, words)], env=BESIDE_TESTS) as process:
+        wait_until(lambda: process.poll() is not None or note.exists())
+        workers = workers_of(process.pid)
+        process.send_signal(number)
+        process.communicate(timeout=LONGEST_WAIT)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
-    wait_until(lambda: not any(map(is_running, workers)), 10)
+    wait_until(lambda: not any(map(is_running, workers)))
     assert len(workers) == 2

@@ -56,13 +56,15 @@ import hashlib, os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
 import jax, numpy as np
 from mean_actor_critic.learning import native
-from mean_actor_critic.learning.networks import game_layer_shapes, initial_game_network
+from mean_actor_critic.learning.networks import game_layer_shapes
 assert native.compiler()
-network = initial_game_network(jax.random.key(0), game_layer_shapes((4, 84, 84), 3, 3))
-seen = np.random.default_rng(0).integers(0, 256, (16, 4, 84, 84), np.uint8)
+random = np.random.default_rng(0)
+layers = game_layer_shapes((4, 84, 84), 3, 3).convolutions
+layers = tuple(type(layer)(*(0.05 * random.normal(size=shape).astype("f") for shape in layer)) for layer in layers)
+seen = random.integers(0, 256, (16, 4, 84, 84), np.uint8)
 for _ in range(20):  # threads come when they can: one time and the next are not the same for them
-    maps = jax.jit(native.NATIVE.forward)(network.convolutions, seen)
-    gradient = jax.jit(native.NATIVE.backward)(network.convolutions, [seen, seen], [maps, maps],
+    maps = jax.jit(native.NATIVE.forward)(layers, seen)
+    gradient = jax.jit(native.NATIVE.backward)(layers, [seen, seen], [maps, maps],
                                                np.concatenate([maps[-1], -0.5 * maps[-1]]))
     parts = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((maps, gradient))]
     print(hashlib.sha256(b"".join(parts)).hexdigest())

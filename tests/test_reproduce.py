@@ -68,20 +68,33 @@ def test_presets_are_asked_for_by_name(tmp_path):
     assert_refused(mac("reproduce", "cart-pole", "--full", "--preset", "paper"), 2, "--preset")
 
 
-def test_a_study_with_the_paper_s_presets_says_so(small_study, tmp_path):
+def test_a_study_with_the_paper_s_presets_says_so(small_study, quick_study, tmp_path):
     words = ("reproduce", "cart-pole", "--preset", "paper", "--trials", "1", "--episodes", "1")
     assert mac(*words, "--out", tmp_path / "study").code == 0
     assert " ".join(words) in (tmp_path / "study" / "report" / "index.html").read_text()
-    assert not mac("reproduce", "cart-pole", "--trials", "1", "--episodes", "1", "--out", tmp_path / "other").code
-    assert "--preset" not in (tmp_path / "other" / "report" / "index.html").read_text()
+    assert "--preset" not in (quick_study / "report" / "index.html").read_text()
 
 
 @pytest.fixture
 def small_study(monkeypatch):
     """The Cart Pole study, small enough for a test."""
+    make_small(monkeypatch)
+
+
+def make_small(monkeypatch):
     monkeypatch.setitem(studies.CLASSIC_CONTROL, "cart-pole", CART_POLE._replace(episodes=4, quick=(2, 3)))
     monkeypatch.setattr(studies, "papers_grid", lambda _environment: TINY_GRID)
     monkeypatch.setattr(studies, "SEARCH_TRIALS", 2)
+
+
+@pytest.fixture(scope="module")
+def quick_study(tmp_path_factory):
+    """The folder of the small study by `--quick`, made once for all tests, which only look at it."""
+    folder = tmp_path_factory.mktemp("quick") / "study"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        make_small(monkeypatch)
+        assert mac("reproduce", "cart-pole", "--quick", "--out", folder).code == 0
+    return folder
 
 
 def test_a_full_study_searches_first_and_says_what_it_found_there(small_study, tmp_path):
@@ -135,18 +148,16 @@ def test_a_search_that_will_not_do_is_refused(small_study, tmp_path):
     assert_refused(refused, 2, "200 steps an episode")
 
 
-def test_a_folder_that_will_not_do_is_refused_before_the_search(small_study, tmp_path):
-    assert mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study").code == 0
+def test_a_folder_that_will_not_do_is_refused_before_the_search(small_study, quick_study, tmp_path):
     words = ("reproduce", "cart-pole", "--full", "--search", tmp_path / "s", "--out")
-    assert_refused(mac(*words, tmp_path / "study", "--trials", "3"), 2, "another study")
+    assert_refused(mac(*words, quick_study, "--trials", "3"), 2, "another study")
     (tmp_path / "file").write_text("")
     assert_refused(mac(*words, tmp_path / "file"), 2, "a folder")
     assert not (tmp_path / "s").exists()
 
 
-def test_a_quick_study_is_a_small_one(small_study, tmp_path):
-    assert mac("reproduce", "cart-pole", "--quick", "--out", tmp_path / "study").code == 0
-    run = Run.load(tmp_path / "study" / "mac")
+def test_a_quick_study_is_a_small_one(quick_study):
+    run = Run.load(quick_study / "mac")
     assert (run.experiment.trials, run.experiment.episodes) == (2, 3)
 
 

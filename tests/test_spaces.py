@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hosted_environments as hosted
-from helpers import arrays_of, assert_one_line, assert_refused, mac, message_of, run_mac, tiny_run
+from helpers import BESIDE_TESTS, arrays_of, assert_one_line, assert_refused, mac, message_of, run_mac, tiny_run
 from mean_actor_critic.environments import catalogue
 from mean_actor_critic.environments.catalogue import environment_of, find_environment
 from mean_actor_critic.environments.hosted import board as boards
@@ -240,8 +239,7 @@ def test_a_part_that_no_description_can_hold_is_refused(part):
 
 
 def in_a_process_of_its_own(name, folder):
-    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    return run_mac("train", f"hosted_environments:{name}", "--out", folder / "refused", cwd=folder, env=path)
+    return run_mac("train", f"hosted_environments:{name}", "--out", folder / "refused", cwd=folder, env=BESIDE_TESTS)
 
 
 @pytest.mark.parametrize(
@@ -348,9 +346,8 @@ def test_a_vector_of_two_environments_is_refused(tmp_path):
 
 
 def test_the_command_line_trains_what_a_module_registers_beyond_its_registered_limit(folder):
-    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     words = ("--env-kwargs", "reward=2.5", "--max-episode-steps", "8", "--out", folder / "from_words")
-    outcome = run_mac("train", "hosted_environments:Tiny-v0", *words, *SHORT_WORDS, cwd=folder, env=path)
+    outcome = run_mac("train", "hosted_environments:Tiny-v0", *words, *SHORT_WORDS, cwd=folder, env=BESIDE_TESTS)
     assert outcome.code == 0, outcome
     run = Run.load(folder / "from_words")
     np.testing.assert_array_equal(run.returns, [[20, 20]])

@@ -30,6 +30,7 @@ from helpers import (
     pickle_that_makes,
     room_for_files_of,
     run_python,
+    running,
     safetensors_of,
     snapshot,
 )
@@ -156,7 +157,7 @@ def test_what_is_not_a_regular_file_is_refused_without_waiting(files, kind, make
     file = file_of(files, kind)
     file.unlink()
     make(file)
-    with at_most(5):
+    with at_most():
         assert str(file) in message_of(lambda: content_of(files, kind))
 
 
@@ -166,7 +167,7 @@ def test_a_pipe_that_somebody_holds_open_is_refused_without_waiting(files, kind)
     file.unlink()
     os.mkfifo(file)
     holder = os.open(file, os.O_RDWR)
-    with contextlib.closing(os.fdopen(holder, "rb", buffering=0)), at_most(5):
+    with contextlib.closing(os.fdopen(holder, "rb", buffering=0)), at_most():
         assert str(file) in message_of(lambda: content_of(files, kind))
 
 
@@ -356,10 +357,9 @@ with store.sole_writer(pathlib.Path(sys.argv[1])):
 def holder(files):
     """A process that holds the run folder."""
     command = [sys.executable, "-c", HOLD, str(files.run)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
+    with running(command, stdin=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "held\n"
         yield process
-        process.kill()
 
 
 def test_a_second_writer_is_told_who_holds_the_folder(files, holder):

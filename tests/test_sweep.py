@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers import EPISODIC, assert_refused, mac, message_of
+from helpers import EPISODIC, LONGEST_WAIT, assert_refused, mac, message_of
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.learning.networks import ACTIVATIONS
@@ -375,12 +375,12 @@ def _command(*words):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, tmp_path, pytestconfig):
+def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(start, killable, tmp_path, pytestconfig):
     words, uninterrupted = killable
     folder = tmp_path / "s"
     moments, kills, seen = random.Random(1), 0, {}
     for _ in range(pytestconfig.getoption("--n")):
-        process = subprocess.Popen(_command(*words, "--out", folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = start(*words, "--out", folder)
         while process.poll() is None and len(list(folder.glob("cells/*.safetensors"))) <= len(seen):
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 0.3))
@@ -399,13 +399,13 @@ def test_killed_at_random_moments_and_begun_again_gives_the_same_bits(killable, 
 
 
 @pytest.mark.slow
-def test_a_signal_ends_the_sweep_and_says_how_to_go_on(killable, tmp_path):
+def test_a_signal_ends_the_sweep_and_says_how_to_go_on(start, killable, tmp_path):
     words, _ = killable
-    process = subprocess.Popen(_command(*words, "--out", tmp_path / "s"), stderr=subprocess.PIPE, text=True)
+    process = start(*words, "--out", tmp_path / "s")
     while process.poll() is None and not list((tmp_path / "s").glob("cells/*.safetensors")):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LONGEST_WAIT)
     assert process.returncode == 143
     assert errors.strip().splitlines()[-1] == "mac: interrupted; the same command goes on from here"
 

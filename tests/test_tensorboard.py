@@ -12,7 +12,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
-from helpers import TINY_WORDS, assert_one_line, assert_refused, mac, mac_within, run_python, wait_until
+from helpers import LONGEST_WAIT, TINY_WORDS, assert_one_line, assert_refused, mac, mac_within, run_python, running
 from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.reports import tensorboard
 from mean_actor_critic.runs.run import Run
@@ -107,7 +107,14 @@ def test_one_trial_is_its_own_mean(trials, tmp_path):
 @pytest.mark.slow
 def test_events_of_a_game_are_its_evaluations(tmp_path):
     words = ["train", "ALE/Pong-v5", "--steps", "24", "--out", tmp_path / "run", "--tensorboard", "--trials", "2"]
-    settings = ["environments=2", "evaluation_interval=8", "evaluation_environments=2", "evaluation_episodes=2"]
+    settings = [
+        "environments=2",
+        "screen_size=36",
+        "stack=1",
+        "evaluation_interval=8",
+        "evaluation_environments=2",
+        "evaluation_episodes=2",
+    ]
     assert mac(*words, "--set", *settings, "evaluation_steps=4").code == 0
     run, events = Run.load(tmp_path / "run"), events_in(tmp_path / "run")
     means, entropy = run.evaluations.means, run.evaluations.entropy
@@ -123,9 +130,11 @@ def test_events_of_a_game_are_its_evaluations(tmp_path):
 LONG = ("--trials", "2", "--set", "max_episode_steps=20", "hidden=4", "minibatches=1", "batch_size=4",
         "replay_capacity=16", "--tensorboard")  # fmt: skip
 ROOM = 20_000  # bytes of a file: enough for checkpoints, and for the events of some eighty episodes
-NO_CACHE = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # whose files are larger
+# no cache, whose files are larger; and since everything is compiled then, as fast as may be
+NO_CACHE = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
+@pytest.mark.slow
 def test_events_that_cannot_be_written_are_given_up_with_a_word_and_training_goes_on(tmp_path):
     words = ("train", "CartPole-v0", "--episodes", "200", "--out", tmp_path / "run", *LONG)
     outcome = run_python(mac_within("RLIMIT_FSIZE", ROOM), *words, env=NO_CACHE)
@@ -136,19 +145,17 @@ def test_events_that_cannot_be_written_are_given_up_with_a_word_and_training_goe
     assert "File too large" in warning
 
 
+@pytest.mark.slow
 def test_a_signal_is_heard_and_a_checkpoint_written_when_events_could_not_be(tmp_path):
-    words = ["train", "CartPole-v0", "--episodes", "100000", "--out", str(tmp_path / "run"), *LONG]
-    script = mac_within("RLIMIT_FSIZE", 2_000_000)  # a checkpoint of so many episodes has 1.6 megabytes
+    words = ["train", "CartPole-v0", "--episodes", "50000", "--out", str(tmp_path / "run"), *LONG]
+    script = mac_within("RLIMIT_FSIZE", 900_000)  # a checkpoint of so many episodes has 0.8 megabytes
     command = [sys.executable, "-c", script, *words, "--set", "max_episode_steps=1", "--quiet"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=NO_CACHE) as process:
-        try:
-            assert "no more TensorBoard events" in process.stderr.readline()
-            process.send_signal(signal.SIGINT)
-            wait_until(lambda: process.poll() is not None, 20)
-        finally:
-            process.kill()
+    with running(command, env=NO_CACHE) as process:
+        assert "no more TensorBoard events" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LONGEST_WAIT)
         assert process.returncode == 130
-        assert "continue with" in process.stderr.read()
+        assert "continue with" in errors
     assert Run.load(tmp_path / "run").episodes_done.min() > 0
 
 
@@ -164,7 +171,9 @@ def test_a_resumed_run_whose_events_have_no_folder_goes_on_without(files):
 def test_a_log_that_cannot_be_written_holds_up_nobody(tmp_path):
     command = [sys.executable, "-m", "mean_actor_critic", "train", "CartPole-v0", "--out", tmp_path / "run"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*command, *TINY_WORDS], stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(
+            [*command, *TINY_WORDS], stderr=full, stdout=subprocess.PIPE, timeout=LONGEST_WAIT, check=False
+        )
     assert done.returncode == 0
     assert Run.load(tmp_path / "run").finished
 
@@ -173,7 +182,9 @@ def test_a_log_that_cannot_be_written_holds_up_nobody(tmp_path):
 def test_neither_does_one_that_is_closed(engine, tmp_path):
     words = [sys.executable, "-m", "mean_actor_critic", "train", "CartPole-v0", "--engine", engine]
     command = shlex.join([*words, "--out", str(tmp_path / "run"), *TINY_WORDS])
-    done = subprocess.run(f"{command} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        f"{command} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=LONGEST_WAIT, check=False
+    )
     assert done.returncode == 0
     assert "run folder" not in done.stdout
     assert Run.load(tmp_path / "run").finished

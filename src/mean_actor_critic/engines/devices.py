@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,31 @@ def prepare(engine: str = "compiled") -> None:
             return  # a read-only home costs a few seconds of compilation, no more
         config.update("jax_compilation_cache_dir", str(cache))
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        _write_whole_entries()
+
+
+def _write_whole_entries() -> None:
+    """Let an entry of JAX's cache come into its place as a whole.
+
+    JAX writes it in its place. Whoever reads there meanwhile, or after a kill or on a full disk, gets a part of it,
+    warns and compiles; and the part stays for ever, because JAX writes no entry that is there.
+    """
+    try:
+        from jax._src.lru_cache import LRUCache
+    except ImportError:
+        return  # a version of JAX that writes in a way that we do not know
+    put = LRUCache.put
+
+    def put_whole(cache: LRUCache, key: str, value: bytes) -> None:
+        if cache.eviction_enabled:  # JAX has a lock then, and more files than the entry
+            put(cache, key, value)
+            return
+        with tempfile.TemporaryDirectory(dir=str(cache.path), prefix=".") as scratch:
+            put(LRUCache(scratch, max_size=-1), key, value)
+            for file in Path(scratch).iterdir():
+                file.replace(Path(str(cache.path)) / file.name)
+
+    LRUCache.put = put_whole  # type: ignore[assignment, method-assign]
 
 
 @functools.cache
