@@ -1,0 +1,69 @@
+"""Which environments are JAX programs of this package: what they look like and what builds them. Imports no JAX."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from mean_actor_critic.environments.spaces import Spaces
+
+UNLIMITED = 1000  # agent steps, where Gymnasium sets no limit
+MINATAR = "MinAtar/"  # what the ids of MinAtar's games begin with
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """Makes a functional environment, whose module is imported then and not before.
+
+    Equal for the same environment, so that compiled programs are found again.
+    """
+
+    place: str  # a module in `compiled`, and its class
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self) -> Any:
+        """The environment."""
+        module, _, name = self.place.partition(":")
+        return getattr(importlib.import_module(f"{__package__}.compiled.{module}"), name)(**dict(self.kwargs))
+
+
+class Program(NamedTuple):
+    """A JAX program, under one of its ids."""
+
+    place: str  # a module in `compiled`, and its class
+    max_episode_steps: int
+    spaces: Callable[..., Spaces]  # by keyword arguments
+    kwargs: Mapping[str, Any] = {}  # that the id stands for
+    takes: Mapping[str, tuple[Any, ...]] = {}  # keyword arguments that may be given instead, and their values
+
+    def can_be(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether it takes these keyword arguments."""
+        return all(
+            any(type(value) is type(known) and value == known for known in self.takes.get(name, ()))
+            for name, value in kwargs.items()
+        )
+
+    def spaces_with(self, kwargs: Mapping[str, Any]) -> Spaces:
+        """Its spaces, with these keyword arguments besides its own."""
+        return self.spaces(**{**self.kwargs, **kwargs})
+
+    def build_with(self, kwargs: Mapping[str, Any]) -> Build:
+        """What builds it, with these keyword arguments besides its own."""
+        return Build(self.place, tuple(sorted({**self.kwargs, **kwargs}.items())))
+
+
+def _box(high: list[float], actions: int, low: list[float] | None = None) -> Callable[..., Spaces]:
+    top = np.array(high, np.float32)
+    bottom = -top if low is None else np.array(low, np.float32)
+    return lambda: Spaces(Box(bottom, top, top.shape, np.float32), Discrete(actions))
+
+
+_INFINITE = [np.inf] * 4
+_CART_POLE = _box(_INFINITE, 2)
+PROGRAMS: dict[str, Program] = {
+    "CartPole-v0": Program("cart_pole:CartPole", 200, _CART_POLE),
+    "CartPole-v1": Program("cart_pole:CartPole", 500, _CART_POLE),
+}
