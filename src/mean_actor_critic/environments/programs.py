@@ -64,6 +64,7 @@ def _box(high: list[float], actions: int, low: list[float] | None = None) -> Cal
 _INFINITE = [np.inf] * 4
 _CART_POLE = _box(_INFINITE, 2)
 PROGRAMS: dict[str, Program] = {
+    "Acrobot-v1": Program("acrobot:Acrobot", 500, _box([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], 3)),
     "CartPole-v0": Program("cart_pole:CartPole", 200, _CART_POLE),
     "CartPole-v1": Program("cart_pole:CartPole", 500, _CART_POLE),
 }
