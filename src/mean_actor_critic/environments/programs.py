@@ -67,4 +67,5 @@ PROGRAMS: dict[str, Program] = {
     "Acrobot-v1": Program("acrobot:Acrobot", 500, _box([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], 3)),
     "CartPole-v0": Program("cart_pole:CartPole", 200, _CART_POLE),
     "CartPole-v1": Program("cart_pole:CartPole", 500, _CART_POLE),
+    "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
 }
