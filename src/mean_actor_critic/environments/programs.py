@@ -12,6 +12,7 @@ from mean_actor_critic.environments.spaces import Spaces
 
 UNLIMITED = 1000  # agent steps, where Gymnasium sets no limit
 MINATAR = "MinAtar/"  # what the ids of MinAtar's games begin with
+YES_OR_NO = (True, False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +62,18 @@ def _box(high: list[float], actions: int, low: list[float] | None = None) -> Cal
     return lambda: Spaces(Box(bottom, top, top.shape, np.float32), Discrete(actions))
 
 
+def _lake(map_name: str = "4x4", **_: Any) -> Spaces:
+    return Spaces(Discrete({"4x4": 16, "8x8": 64}[map_name]), Discrete(4))
+
+
 _INFINITE = [np.inf] * 4
 _CART_POLE = _box(_INFINITE, 2)
+_ON_ICE = {"is_slippery": YES_OR_NO, "map_name": ("4x4", "8x8")}
 PROGRAMS: dict[str, Program] = {
     "Acrobot-v1": Program("acrobot:Acrobot", 500, _box([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], 3)),
     "CartPole-v0": Program("cart_pole:CartPole", 200, _CART_POLE),
     "CartPole-v1": Program("cart_pole:CartPole", 500, _CART_POLE),
+    "FrozenLake-v1": Program("frozen_lake:FrozenLake", 100, _lake, takes=_ON_ICE),
+    "FrozenLake8x8-v1": Program("frozen_lake:FrozenLake", 200, _lake, {"map_name": "8x8"}, _ON_ICE),
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
 }
