@@ -62,6 +62,10 @@ def _box(high: list[float], actions: int, low: list[float] | None = None) -> Cal
     return lambda: Spaces(Box(bottom, top, top.shape, np.float32), Discrete(actions))
 
 
+def _numbers(states: int, actions: int) -> Callable[..., Spaces]:
+    return lambda **_: Spaces(Discrete(states), Discrete(actions))
+
+
 def _lake(map_name: str = "4x4", **_: Any) -> Spaces:
     return Spaces(Discrete({"4x4": 16, "8x8": 64}[map_name]), Discrete(4))
 
@@ -69,10 +73,15 @@ def _lake(map_name: str = "4x4", **_: Any) -> Spaces:
 _INFINITE = [np.inf] * 4
 _CART_POLE = _box(_INFINITE, 2)
 _ON_ICE = {"is_slippery": YES_OR_NO, "map_name": ("4x4", "8x8")}
+_LEDGE = {"is_slippery": YES_OR_NO}
 PROGRAMS: dict[str, Program] = {
     "Acrobot-v1": Program("acrobot:Acrobot", 500, _box([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], 3)),
     "CartPole-v0": Program("cart_pole:CartPole", 200, _CART_POLE),
     "CartPole-v1": Program("cart_pole:CartPole", 500, _CART_POLE),
+    "CliffWalking-v1": Program("cliff_walking:CliffWalking", UNLIMITED, _numbers(48, 4), takes=_LEDGE),
+    "CliffWalkingSlippery-v1": Program(
+        "cliff_walking:CliffWalking", UNLIMITED, _numbers(48, 4), {"is_slippery": True}, _LEDGE
+    ),
     "FrozenLake-v1": Program("frozen_lake:FrozenLake", 100, _lake, takes=_ON_ICE),
     "FrozenLake8x8-v1": Program("frozen_lake:FrozenLake", 200, _lake, {"map_name": "8x8"}, _ON_ICE),
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
