@@ -85,4 +85,6 @@ PROGRAMS: dict[str, Program] = {
     "FrozenLake-v1": Program("frozen_lake:FrozenLake", 100, _lake, takes=_ON_ICE),
     "FrozenLake8x8-v1": Program("frozen_lake:FrozenLake", 200, _lake, {"map_name": "8x8"}, _ON_ICE),
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
+    "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6)),
+    "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6)),
 }
