@@ -70,6 +70,21 @@ def _lake(map_name: str = "4x4", **_: Any) -> Spaces:
     return Spaces(Discrete({"4x4": 16, "8x8": 64}[map_name]), Discrete(4))
 
 
+def _game(name: str, channels: int, minimal: int, limit: int = UNLIMITED) -> dict[str, Program]:
+    """A game of MinAtar's: with all six actions as -v0, with those that it has a use for as -v1."""
+
+    def spaces(minimal_actions: bool) -> Spaces:
+        return Spaces(Box(0, 1, (10, 10, channels), bool), Discrete(minimal if minimal_actions else 6))
+
+    module = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).removeprefix("_")
+    return {
+        f"{MINATAR}{name}-v{int(few)}": Program(
+            f"minatar.{module}:{name}", limit, spaces, kwargs={"minimal_actions": few}
+        )
+        for few in (False, True)
+    }
+
+
 _INFINITE = [np.inf] * 4
 _CART_POLE = _box(_INFINITE, 2)
 _ON_ICE = {"is_slippery": YES_OR_NO, "map_name": ("4x4", "8x8")}
@@ -87,4 +102,5 @@ PROGRAMS: dict[str, Program] = {
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
     "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6)),
     "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6)),
+    **_game("Breakout", 4, 3),
 }
