@@ -103,4 +103,5 @@ PROGRAMS: dict[str, Program] = {
     "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6)),
     "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6)),
     **_game("Breakout", 4, 3),
+    **_game("Freeway", 7, 3, limit=2501),
 }
