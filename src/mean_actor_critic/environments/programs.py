@@ -102,6 +102,7 @@ PROGRAMS: dict[str, Program] = {
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
     "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6)),
     "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6)),
+    **_game("Asterix", 4, 5),
     **_game("Breakout", 4, 3),
     **_game("Freeway", 7, 3, limit=2501),
 }
