@@ -105,4 +105,5 @@ PROGRAMS: dict[str, Program] = {
     **_game("Asterix", 4, 5),
     **_game("Breakout", 4, 3),
     **_game("Freeway", 7, 3, limit=2501),
+    **_game("SpaceInvaders", 6, 4),
 }
