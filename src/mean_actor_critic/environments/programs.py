@@ -105,5 +105,6 @@ PROGRAMS: dict[str, Program] = {
     **_game("Asterix", 4, 5),
     **_game("Breakout", 4, 3),
     **_game("Freeway", 7, 3, limit=2501),
+    **_game("Seaquest", 10, 6),
     **_game("SpaceInvaders", 6, 4),
 }
