@@ -337,24 +337,26 @@ def test_what_is_left_to_chance_is_drawn_as_the_rules_say():
     keys = jax.random.split(jax.random.key(1), 9000)
 
     def share(values, of):
-        values = np.asarray(values)
         return abs(np.mean(values) - of) < 5 * np.sqrt(of * (1 - of) / values.size)
 
-    thing = jax.jit(jax.vmap(asterix.Asterix().chance))(keys)
+    def drawn(draw):
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(draw))(keys))
+
+    thing = drawn(asterix.Asterix().chance)
     assert share(thing.rightward, 1 / 2)
     assert share(thing.gold, 1 / 3)
     for lane in range(8):
         assert share(np.argmax(thing.order, axis=1) == lane, 1 / 8)
-    paces = np.asarray(jax.jit(jax.vmap(freeway.Freeway().chance))(keys))
+    paces = drawn(freeway.Freeway().chance)
     assert set(np.unique(paces)) == {-5, -4, -3, -2, -1, 1, 2, 3, 4, 5}
     for pace in np.unique(paces):
         assert share(paces == pace, 1 / 10)
-    swimmer = jax.jit(jax.vmap(seaquest.Seaquest().chance))(keys)
+    swimmer = drawn(seaquest.Seaquest().chance)
     assert share(swimmer.rightward, 1 / 2)
     assert share(swimmer.hunter, 1 / 3)
     for row in range(1, 9):
         assert share(swimmer.row == row, 1 / 8)
-    balls = jax.jit(jax.vmap(breakout.Breakout().begin))(keys)
+    balls = drawn(breakout.Breakout().begin)
     assert share(balls.ball[:, 1] == 9, 1 / 2)
 
 
@@ -394,11 +396,10 @@ def test_every_id_is_checked_without_the_package(name):
     assert f"{spaces.actions} actions, observations of {100 * spaces.observation.shape[-1]} numbers" in findings[0].text
 
 
-def test_a_game_is_trained_and_resumed(tmp_path):
-    small = {"trials": 2, "episodes": 2, "hidden": (4,), "replay_capacity": 16, "minibatches": 2, "batch_size": 4}
-    run = mac.train("MinAtar/Breakout-v1", out=tmp_path / "run", progress=False, max_episode_steps=20, **small)
-    assert run.experiment.engine == "compiled"
-    assert mac.resume(run.path, episodes=3, progress=False).finished
+def test_a_game_is_trained(tmp_path):
+    small = {"episodes": 2, "hidden": (4,), "max_episode_steps": 20}
+    run = mac.train("MinAtar/Breakout-v1", "reinforce", out=tmp_path / "run", progress=False, **small)
+    assert (run.experiment.engine, run.finished) == ("compiled", True)
     picture = np.zeros((10, 10, 4), bool)
     assert run.agent(0).action_probabilities(picture).shape == (3,)
 
