@@ -125,7 +125,9 @@ def test_a_training_says_what_it_is():
 
 
 def test_a_training_without_tuned_settings_says_that_they_are_general(files):
-    outcome = mac("train", "Acrobot-v1", "--out", "new", "--episodes", "1", "--trials", "2", *SMALL)
+    outcome = mac(
+        "train", "Acrobot-v1", "--engine", "hosted", "--out", "new", "--episodes", "1", "--trials", "2", *SMALL
+    )
     what, settings, _ = outcome.err.splitlines()
     assert "hosted engine; 2 trials of 1 episode;" in what
     assert settings.startswith("settings: general: ")

@@ -320,8 +320,8 @@ def test_a_line_without_an_end_is_cut(tmp_path, healthy, capfd):
 # --- killed from outside ---------------------------------------------------------------------------------------------
 
 # some seconds of training
-LONG = ["train", "Acrobot-v1", "--trials", "4", "--episodes", "30", "--max-episode-steps", "50", "--workers", "2",
-        "--checkpoint-seconds", "0.2", "--set", "hidden=16", "minibatches=4", "batch_size=8",
+LONG = ["train", "Acrobot-v1", "--engine", "hosted", "--trials", "4", "--episodes", "30", "--max-episode-steps", "50",
+        "--workers", "2", "--checkpoint-seconds", "0.2", "--set", "hidden=16", "minibatches=4", "batch_size=8",
         "replay_capacity=300"]  # fmt: skip
 
 

@@ -110,8 +110,8 @@ BAD_INPUT = {
     ),
     "continuous actions": (("train", "Pendulum-v1"), ("environment", "'Pendulum-v1'", "Discrete", "Box")),
     "an environment of the hosted engine": (
-        ("train", "Acrobot-v1", "--engine", "compiled"),
-        ("engine", "'compiled'", "hosted for Acrobot-v1", "CartPole-v0"),
+        ("train", "Blackjack-v1", "--engine", "compiled"),
+        ("engine", "'compiled'", "hosted for Blackjack-v1", "CartPole-v0"),
     ),
     "an unknown engine": ((*TRAIN, "--engine", "warp"), ("--engine", "'warp'", "compiled", "hosted")),
     "keyword arguments for a compiled environment": (

@@ -273,7 +273,7 @@ def test_what_is_one_cannot_be_halved(halving, numbers):
 @pytest.mark.slow
 def test_environments_in_workers_are_searched_too(tmp_path):
     grid = {"choices": {"lr": [0.001, 0.01]}, "fixed": {**SMALL, "max_episode_steps": 15, "hidden": [8]}}
-    plan = make_plan("Acrobot-v1", ["mac"], grid_from_json(grid), 2, 3)
+    plan = make_plan("gymnasium:Acrobot-v1", ["mac"], grid_from_json(grid), 2, 3)
     sweep, trained = train(tmp_path / "s", plan)
     assert len(trained) == 1
     assert all((outcome.returns == -15).all() for outcome in sweep.outcomes())  # nobody gets there so soon
@@ -285,7 +285,7 @@ def test_environments_in_workers_are_searched_too(tmp_path):
 @pytest.mark.slow
 def test_progress_of_environments_in_workers_counts_episodes_whatever_the_networks_cost(tmp_path):
     choices, fixed = {"hidden": [[4], [64, 64]]}, {**SMALL, "max_episode_steps": 15, "lr": 0.001}
-    plan = make_plan("Acrobot-v1", ["mac"], grid_from_json({"choices": choices, "fixed": fixed}), 2, 3)
+    plan = make_plan("gymnasium:Acrobot-v1", ["mac"], grid_from_json({"choices": choices, "fixed": fixed}), 2, 3)
     seen = []
     after = [(seen[-1].done, seen[-1].total) for _ in search(tmp_path / "s", plan, seen.append)]
     assert after == [(6, 12), (12, 12)]

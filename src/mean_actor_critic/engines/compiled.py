@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.engines.devices import AXIS
 from mean_actor_critic.engines.updates import Carried, context_of, initial, update
+from mean_actor_critic.environments.compiled.shown import shown
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import inverse_cdf, softmax
 from mean_actor_critic.learning.randomness import EpisodeKeys, action_draws, training_keys, weights_key
@@ -190,7 +191,7 @@ def rollout(
     initial_key, first_key, step_key = of_environment[:, 0], of_environment[:, 1], of_environment[:, 2]
 
     def observe(state: Any, key: Array) -> Array:
-        return jnp.asarray(world.observation(state, key), jnp.float32)
+        return shown(world.observation_space, world.observation(state, key))
 
     def interact(state: Any, action: Array, key: Array) -> tuple[Any, Array, Array, Array]:
         transition_key, observation_key, reward_key, terminal_key = jax.random.split(key, 4)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 
 from mean_actor_critic.environments import atari
 from mean_actor_critic.environments.hosted import checker, fleet, worker
-from mean_actor_critic.environments.hosted.factory import Factory, place_of
+from mean_actor_critic.environments.hosted.factory import INSTALLED, Factory, place_of
+from mean_actor_critic.environments.programs import MINATAR, PROGRAMS, Build
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.spec.checks import unknown_name
@@ -36,26 +36,16 @@ class EnvironmentSpec(NamedTuple):
     build: Callable[..., Any]  # makes it: a functional environment for the compiled engine, else a gymnasium.Env
 
 
-def _cart_pole() -> Any:
-    from mean_actor_critic.environments.compiled.cart_pole import CartPole
-
-    return CartPole()
-
-
-_CART_POLE_SPACES = Spaces(
-    gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32),
-    gymnasium.spaces.Discrete(2),
-)
 COMPILED = {
-    "CartPole-v0": EnvironmentSpec("CartPole-v0", "compiled", _CART_POLE_SPACES, 200, _cart_pole),
-    "CartPole-v1": EnvironmentSpec("CartPole-v1", "compiled", _CART_POLE_SPACES, 500, _cart_pole),
-}
+    name: EnvironmentSpec(name, "compiled", program.spaces_with({}), program.max_episode_steps, program.build_with({}))
+    for name, program in PROGRAMS.items()
+}  # without further keyword arguments
 
 # Packages that an environment may lack, and the extra of this one that brings them.
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d"}
 # What the ids of well-known packages begin with, and the module that registers them.
 _PACKAGES = {
-    "minigrid-": "minigrid", "babyai-": "minigrid", "minatar/": "minatar", "highway-": "highway_env",
+    "minigrid-": "minigrid", "babyai-": "minigrid", "highway-": "highway_env",
     "merge-": "highway_env", "roundabout-": "highway_env", "parking-": "highway_env", "intersection-": "highway_env",
     "procgen": "procgen", "procgen-": "procgen", "crafter": "crafter", "nethack": "nle", "minihack-": "minihack",
     "sokoban-": "gym_sokoban", "miniworld-": "miniworld", "popgym-": "popgym", "memory_gym": "memory_gym",
@@ -92,14 +82,47 @@ def find_environment(
     kwargs = kwargs or {}
     if _is_functional(environment):
         return _functional(environment, engine, kwargs, max_episode_steps)
-    if isinstance(environment, str) and environment in COMPILED and engine != "hosted" and not kwargs:
-        spec = COMPILED[environment]
-        return spec._replace(max_episode_steps=max_episode_steps or spec.max_episode_steps)
+    if engine != "hosted" and _is_program(environment, kwargs):
+        return _program(environment, kwargs, max_episode_steps)
     name = _name_of(environment)
     if engine == "compiled":
-        programs = ", ".join(COMPILED)
-        raise InputError("engine", "compiled", f"hosted for {name}; compiled plays JAX programs: {programs}, a FuncEnv")
+        raise _no_program(name)
     return _hosted(name, Factory(environment, dict(kwargs), max_episode_steps), max(seconds, fleet.START_SECONDS))
+
+
+def _is_program(environment: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether this is an id of a JAX program that takes these keyword arguments."""
+    return isinstance(environment, str) and environment in PROGRAMS and PROGRAMS[environment].can_be(kwargs)
+
+
+def _program(name: str, kwargs: Mapping[str, Any], limit: int | None) -> EnvironmentSpec:
+    """The spec of a JAX program of this package."""
+    program = PROGRAMS[name]
+    return EnvironmentSpec(
+        name,
+        "compiled",
+        program.spaces_with(kwargs),
+        limit or program.max_episode_steps,
+        program.build_with(kwargs),
+    )
+
+
+def _no_program(name: str) -> InputError:
+    """That the compiled engine cannot play an environment."""
+    if name in PROGRAMS:
+        takes = " and ".join(
+            f"{argument} ({', '.join(json.dumps(value) for value in values)})"
+            for argument, values in PROGRAMS[name].takes.items()
+        )
+        return InputError(
+            "engine", "compiled", f"hosted for {name} with these env_kwargs; compiled takes {takes or 'none of it'}"
+        )
+    programs = ", ".join(name for name in PROGRAMS if not name.startswith(MINATAR))
+    return InputError(
+        "engine",
+        "compiled",
+        f"hosted for {name}; compiled plays JAX programs: {programs}, MinAtar's games, a FuncEnv",
+    )
 
 
 def engine_of(environment: Any, engine: str = AUTO) -> str:
@@ -178,10 +201,6 @@ def _functional(environment: Any, engine: str, kwargs: Mapping[str, Any], limit:
         raise InputError(
             "environment", name, f"a Discrete action space that starts at 0; this one's is {spaces.action}"
         )
-    if not isinstance(spaces.observation, gymnasium.spaces.Box) or len(spaces.observation.shape) != 1:
-        raise InputError(
-            "environment", name, f"a Box observation space of one dimension; this one's is {spaces.observation}"
-        )
     return EnvironmentSpec(name, "compiled", spaces, limit, _Given(environment))
 
 
@@ -252,7 +271,16 @@ def check(
         spaces = find_game(environment, GameRules()).spaces
         shape = " × ".join(map(str, spaces.observation.shape or ()))
         return [checker.Finding("ok", f"{spaces.actions} actions, observations of {shape} pixels")]
+    if _is_program(environment, env_kwargs or {}) and environment not in gymnasium.registry:
+        return _check_program(_program(environment, env_kwargs or {}, max_episode_steps))
     return check_environment(environment, env_kwargs or {}, max_episode_steps)
+
+
+def _check_program(spec: EnvironmentSpec) -> list[checker.Finding]:
+    """Of a JAX program that Gymnasium has no counterpart of: what is known without playing it."""
+    numbers = f"{spec.spaces.actions} actions, observations of {spec.spaces.observation_size} numbers when flattened"
+    limit = f"a JAX program of this package: episodes of at most {spec.max_episode_steps} steps, on the compiled engine"
+    return [checker.Finding("ok", numbers), checker.Finding("ok", limit)]
 
 
 def check_environment(
@@ -279,7 +307,7 @@ def _check_name(name: str) -> None:
     """Refuse names that cannot be anything, with a guess at what was meant."""
     module, colon, _ = name.partition(":")
     if not colon and name not in gymnasium.registry:
-        known = {known.lower(): known for known in gymnasium.registry}
+        known = {known.lower(): known for known in (*gymnasium.registry, *PROGRAMS)}
         if atari.is_installed():  # whose names are long: Pong-v5 and pong are ALE/Pong-v5
             for game in atari.games():
                 bare = game.lower().removeprefix(GAME.lower())
@@ -291,6 +319,8 @@ def _check_name(name: str) -> None:
             guess = (
                 f": {package}:{name} imports the package that registers it (pip install {package.partition('.')[0]})"
             )
+        elif name in PROGRAMS:
+            guess = "; this one is here for the compiled engine only"
         elif name.startswith(GAME) and not atari.is_installed():
             guess = ": Atari games need ale-py (pip install 'mean-actor-critic[atari]')"
         raise InputError("environment", name, f"a Gymnasium id, package:Id-v0 or module:callable{guess}")
@@ -354,4 +384,22 @@ def watchable(spec: EnvironmentSpec, experiment: Experiment) -> Callable[..., An
         return spec.build
     if spec.name not in COMPILED:
         raise InputError("environment", spec.name, "one that renders; a functional environment has no pictures here")
+    if spec.name.startswith(MINATAR):
+        return _minatar(spec)
     return Factory(spec.name, dict(experiment.environment_kwargs), spec.max_episode_steps)
+
+
+def _minatar(spec: EnvironmentSpec) -> Factory:
+    """What makes a game of MinAtar's by its package, which alone has pictures of it.
+
+    Raises:
+        InputError: the package is not there.
+    """
+    if place_of("minatar") != INSTALLED:
+        raise InputError(
+            "environment", spec.name, "watched with the package that draws it (pip install minatar seaborn)"
+        )
+    assert isinstance(spec.build, Build)
+    kwargs = dict(spec.build.kwargs)
+    game = spec.build.place.rpartition(".")[2].partition(":")[0]
+    return Factory("minatar.gym:BaseEnv", {"game": game, "use_minimal_action_set": kwargs["minimal_actions"]})
