@@ -10,7 +10,7 @@ reproduce: .venv/ready
 
 # Tests of a file mostly stay in one process, which has compiled for the next one what it compiled for the last
 test: .venv/ready
-	$(BIN)/python scripts/optional.py browser stable-baselines3
+	$(BIN)/python scripts/optional.py browser minatar stable-baselines3
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # Without what is marked as slow, and with nothing installed: for a look while a change is being made

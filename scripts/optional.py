@@ -55,6 +55,12 @@ def stable_baselines3() -> None:
     run([*PIP, "--constraint", str(constraints), "stable-baselines3"])
 
 
+def minatar() -> None:
+    """MinAtar's package, a judge of our programs of its games, without what it draws its windows with."""
+    if not importlib.util.find_spec("minatar"):
+        run([*PIP, "--constraint", str(ROOT / "constraints.txt"), "--no-deps", "minatar"])
+
+
 def run(command: list[str]) -> None:
     """Run a command, and show no more of it than its last words if it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -62,7 +68,7 @@ def run(command: list[str]) -> None:
         raise InstallError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
 
 
-OPTIONAL = {"browser": browser, "stable-baselines3": stable_baselines3}
+OPTIONAL = {"browser": browser, "minatar": minatar, "stable-baselines3": stable_baselines3}
 
 
 def main() -> None:
