@@ -147,7 +147,7 @@ LEARNER_MODULES = {learner.module.removeprefix(f"{PACKAGE}.") for learner in LEA
 # What a learner may know of networks: how to find the one that its settings ask for, the types that carry what was
 # learned, and functions of arrays that are the same for every network.
 KNOWN_OF_NETWORKS = {
-    "network_of", "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "normalize", "softmax",
+    "ILLEGAL", "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "normalize", "softmax",
     "sum_over_actions",
 }  # fmt: skip
 
@@ -183,7 +183,8 @@ def test_learners_are_found_through_one_module():
 @pytest.mark.parametrize("module", sorted(LEARNER_MODULES))
 def test_a_learner_names_no_network(module):
     imported = names_imported_from(module, "learning.networks")
-    assert "network_of" in imported
+    assert names_imported_from(module, "learning.architectures") == {"network_of"}
+    assert not names_imported_from(module, "learning.torsos")
     assert imported <= KNOWN_OF_NETWORKS
     assert f"{PACKAGE}.learning" not in all_imports(module) or "networks" not in names_imported_from(module, "learning")
 

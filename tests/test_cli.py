@@ -277,19 +277,21 @@ def test_the_help_names_every_command():
 
 
 @pytest.mark.parametrize(
-    ("words", "engine"),
+    ("words", "engine", "learner"),
     [
-        ((), "compiled"),
-        (("CartPole-v0",), "compiled"),
-        (("Acrobot-v1", "--engine", "hosted"), "hosted"),
-        (("ALE/Pong-v5",), "atari"),
-        (("--trials", "3", "ALE/Pong-v5"), "atari"),
-        (("--engine=atari",), "atari"),
+        ((), "compiled", "replayed"),
+        (("CartPole-v0",), "compiled", "replayed"),
+        (("CartPole-v0", "--episodes", "3"), "compiled", "episodic"),
+        (("CartPole-v0", "--preset=paper"), "compiled", "episodic"),
+        (("Acrobot-v1", "--engine", "hosted", "--learner", "episodic"), "hosted", "episodic"),
+        (("ALE/Pong-v5",), "atari", "rollout"),
+        (("--trials", "3", "ALE/Pong-v5"), "atari", "rollout"),
+        (("--engine=atari",), "atari", "rollout"),
     ],
 )
-def test_the_help_of_training_is_about_the_task_at_hand(words, engine):
+def test_the_help_of_training_is_about_the_task_at_hand(words, engine, learner):
     text = mac("train", *words, "--help").out
-    settings = settings_for_engine(engine)
+    settings = settings_for_engine(engine, learner)
     listed = re.findall(r"^    (\w+)=(\S*)$", text, re.MULTILINE)
     assert sorted(name for name, _ in listed) == sorted(settings)
     for name, default in listed:
@@ -310,7 +312,7 @@ def test_the_help_of_training_groups_settings_by_their_roles():
         "environment": "max_episode_steps",
         "evaluation": "evaluation_interval",
     }
-    text = mac("train", "--help").out
+    text = mac("train", "--learner", "episodic", "--help").out
     places = [re.search(rf"\n  {role}:\n    {first}=", text).start() for role, first in groups.items()]
     assert places == sorted(places)
     assert "\n  game:\n    environments=16\n" in mac("train", "ALE/Pong-v5", "--help").out

@@ -14,12 +14,15 @@ import pytest
 
 import mean_actor_critic as mac
 from helpers import arrays_of
-from mean_actor_critic.engines import compiled_study, hosted_study, vector_study
+from mean_actor_critic.engines import compiled_study, hosted_study, stepped_study, vector_study
 from mean_actor_critic.learning import replay as ring
+from mean_actor_critic.learning import sequences
 from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.types import Acted, Batch, Context
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, Shapes, learners_on
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, VECTOR, Part, Shapes, learners_on
 from mean_actor_critic.spec.settings import settings_of
+from mean_actor_critic.trees import named
 from probes import RewardFromAction
 
 pytestmark = pytest.mark.slow
@@ -31,6 +34,12 @@ _PERCEPTRON = {
 _GAME = {
     "environments": 2, "screen_size": 36, "stack": 1, "evaluation_steps": 8, "evaluation_environments": 2,
     "evaluation_episodes": 2, "evaluation_interval": 40,
+}  # fmt: skip
+
+
+_REPLAYED = {
+    "hidden": (8,), "environments": 2, "replay_capacity": 64, "max_episode_steps": 20, "sequences": 4,
+    "sequence_length": 3, "updates_per_step": 2, "warm_up": 16, "evaluation_interval": 40, "evaluation_episodes": 2,
 }  # fmt: skip
 
 
@@ -53,6 +62,12 @@ CASES = {
     ),
     ("hosted", "episodic"): Case(
         "CartPole-v0", {"episodes": 12}, {**_PERCEPTRON, "engine": "hosted", "workers": 1}, "actor_lr", 0.01, 1e6, 3, 3
+    ),
+    ("compiled", "replayed"): Case(
+        "CartPole-v0", {"steps": 96}, {**_REPLAYED, "engine": "compiled"}, "learning_rate", 1e-3, 1e9, 3, 3
+    ),
+    ("hosted", "replayed"): Case(
+        "CartPole-v0", {"steps": 96}, {**_REPLAYED, "engine": "hosted", "workers": 1}, "learning_rate", 1e-3, 1e9, 3, 3
     ),
     ("atari", "rollout"): Case(
         "ALE/Pong-v5", {"steps": 96}, {**_GAME, "workers": 1}, "learning_rate", 1e-3, 1e9, 2, 1
@@ -79,13 +94,18 @@ def whole(tmp_path_factory):
 
 
 def of_trial(run, place):
-    """All that a checkpoint holds of one trial."""
+    """All that a checkpoint holds of one trial, without the room that others need beside it."""
     own = f"trial/{place}/"
-    return {
+    found = {
         name.removeprefix(own): array if name.startswith("trial/") else array[place]
         for name, array in arrays_of(run).items()
         if not name.startswith("trial/") or name.startswith(own)
     }
+    played = found.get("lengths", np.zeros(0)) > 0
+    curves = {name: found[name][played] for name in ("returns", "lengths", "ends") if name in found}
+    actions = found.get("state/playing/actions")
+    trimmed = {} if actions is None else {"state/playing/actions": np.concatenate([row[row >= 0] for row in actions])}
+    return {**found, **curves, **trimmed}
 
 
 def assert_same(one, other):
@@ -95,8 +115,8 @@ def assert_same(one, other):
 
 
 def same_weights(one, other):
-    pairs = zip(one.policy + one.critic, other.policy + other.critic, strict=True)
-    return all(np.array_equal(mine.weight, theirs.weight) for mine, theirs in pairs)
+    weights, others = ({n: x for n, x in named(agent.networks).items() if "norm" not in n} for agent in (one, other))
+    return all(np.array_equal(array, others[name]) for name, array in weights.items())
 
 
 def test_every_learner_on_every_engine_has_a_case():
@@ -123,7 +143,8 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_others(engine, learne
 def test_a_run_that_was_stopped_and_resumed_has_the_bits_of_one_that_was_not(
     engine, learner, segments, whole, tmp_path, monkeypatch
 ):
-    for study, seconds in ((compiled_study, 1e-9), (hosted_study, 0.01), (vector_study, 0.01)):
+    seconds_of = ((compiled_study, 1e-9), (stepped_study, 1e-9), (hosted_study, 0.01), (vector_study, 0.01))
+    for study, seconds in seconds_of:
         monkeypatch.setattr(study, "SEGMENT_SECONDS", seconds)  # so that it is stopped before the end
     left = [segments]
 
@@ -195,10 +216,12 @@ PROBES = {"compiled": RewardFromAction, "hosted": lambda: HostedRewardFromAction
 @pytest.mark.parametrize(("engine", "learner"), [case for case in CASES if case[0] in PROBES])
 def test_a_probe_is_solved(engine, learner, tmp_path):
     """Games have none that is cheap: `test_rollout` lets their learner learn what two screens ask for."""
-    settings = {**CASES[engine, learner].settings, "max_episode_steps": 5, "actor_lr": 0.05, "critic_lr": 0.05}
-    run = mac.train(
-        PROBES[engine](), out=tmp_path / "run", learner=learner, trials=2, episodes=200, progress=False, **settings
-    )
+    own = {
+        "episodic": {"actor_lr": 0.05, "critic_lr": 0.05, "episodes": 200},
+        "replayed": {"learning_rate": 0.01, "steps": 800, "evaluation_interval": 0},
+    }[learner]
+    settings = {**CASES[engine, learner].settings, "max_episode_steps": 5, **own}
+    run = mac.train(PROBES[engine](), out=tmp_path / "run", learner=learner, trials=2, progress=False, **settings)
     for trial in range(2):
         agent = run.agent(trial)
         assert agent.action_probabilities(np.float32([1, 0, 0]))[1] > 0.9
@@ -207,14 +230,15 @@ def test_a_probe_is_solved(engine, learner, tmp_path):
 
 # --- learners alone --------------------------------------------------------------------------------------------------
 
-OBSERVATION = {"episodic": (4,), "rollout": (1, 36, 36)}
+OBSERVATION = {"episodic": (4,), "rollout": (1, 36, 36), "replayed": (4,)}
 ACTIONS, STEPS, ENVIRONMENTS = 3, 6, 2
 
 
 def setup_of(learner):
-    settings = {**_PERCEPTRON, **_GAME}
+    settings = {"episodic": _PERCEPTRON, "rollout": _GAME, "replayed": _REPLAYED}[learner]
     kind = LEARNERS[learner].setup
-    return kind(**{name: settings[name] for name in settings_of(kind) if name in settings})
+    more = {"parts": (Part(VECTOR, OBSERVATION[learner]),)} if learner == "replayed" else {}
+    return kind(**more, **{name: settings[name] for name in settings_of(kind) if name in settings})
 
 
 class Lesson(NamedTuple):
@@ -246,6 +270,8 @@ def lesson_of(learner, seed):
         memory = functions.memory(setup)
         replay = ring.add(ring.empty(memory.capacity, shape[0]), memory.rows(hyper, batch), batch.valid)
         return Lesson(hyper, state, batch, ring.sample(replay, jax.random.key(seed), memory.sampled))
+    if learner == "replayed":
+        return _steps_and_what_was_sampled(setup, hyper, state, random)
     seen = random.integers(0, 256, (2, ENVIRONMENTS, *shape), np.uint8)
     outputs = functions.act(setup, functions.actor(setup, state), jnp.asarray(seen[0]))
     one = (1, ENVIRONMENTS)
@@ -261,9 +287,37 @@ def lesson_of(learner, seed):
     return Lesson(hyper, state, batch, None)
 
 
+def _steps_and_what_was_sampled(setup, hyper, state, random):
+    """A step of all environments, and runs of steps from a ring with more of them."""
+    memory, one = learner_of(setup).memory(setup), (ENVIRONMENTS,)
+    seen = jax.ShapeDtypeStruct(OBSERVATION["replayed"], jnp.float32)
+    replay = sequences.empty(memory.capacity, memory.environments, seen, ACTIONS)
+    for step in range(12):
+        shown = jnp.asarray(random.normal(size=(2, ENVIRONMENTS, *seen.shape)), jnp.float32)
+        row = Rows(
+            shown[0],
+            jnp.asarray(random.integers(ACTIONS, size=one), jnp.int32),
+            jnp.asarray(random.normal(size=one), jnp.float32),
+            jnp.array([step == 5, False]),
+            jnp.zeros(one, bool),
+            jnp.full(one, 1 / ACTIONS),
+        )
+        replay = sequences.add(replay, row, row.terminated, shown[1])
+    batch = Batch(
+        observation=shown,
+        action=row.action[None],
+        reward=row.reward[None],
+        terminated=row.terminated[None],
+        truncated=jnp.zeros((1, *one), bool),
+        valid=jnp.ones((1, *one), bool),
+        behaviour=row.behaviour[None],
+    )
+    return Lesson(hyper, state, batch, sequences.sample(replay, jax.random.key(1), memory.sampled, memory.length))
+
+
 def learning(learner):
     setup = setup_of(learner)
-    return functools.partial(learner_of(setup).learn, setup, Context(jnp.int32(STEPS), jnp.int32(9)))
+    return functools.partial(learner_of(setup).learn, setup, Context(jnp.int32(STEPS), jnp.int32(9), jnp.int32(99)))
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -293,14 +347,14 @@ def test_an_agent_keeps_what_plays(learner):
     shape = OBSERVATION[learner]
     seen = np.random.default_rng(0).integers(0, 256, (5, *shape)).astype(np.uint8 if len(shape) > 1 else np.float32)
     own = functions.act(setup, functions.actor(setup, lesson.state), jnp.asarray(seen)).logits
-    kept = functions.act(setup, functions.player(functions.keep(lesson.state)), jnp.asarray(seen)).logits
+    kept = functions.act(setup, functions.player(functions.keep(setup, lesson.state)), jnp.asarray(seen)).logits
     assert own.shape == (5, ACTIONS)
     np.testing.assert_array_equal(own, kept)
 
 
-@pytest.mark.parametrize("learner", [name for name, spec in LEARNERS.items() if spec.unit == EPISODES])
+@pytest.mark.parametrize("learner", [name for name, spec in LEARNERS.items() if spec.engines != ("atari",)])
 def test_learning_of_two_trials_together_is_that_of_each_alone(learner):
-    """For learners whose trials engines put into one program; those that count steps have a program for each trial."""
+    """For learners whose trials engines put into one program; on games there is a program for each trial."""
     lessons = [lesson_of(learner, seed) for seed in (0, 1)]
     learn = learning(learner)
     together = jax.jit(jax.vmap(learn))(*jax.tree.map(lambda *both: jnp.stack(both), *lessons))

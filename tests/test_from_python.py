@@ -169,7 +169,7 @@ def test_the_signature_of_train_lists_every_setting_with_its_default():
     parameters = inspect.signature(mac.train).parameters
     assert set(Settings.__annotations__) <= set(parameters)
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    for name, setting in settings_for_engine("compiled").items():
+    for name, setting in settings_for_engine("compiled", "replayed").items():
         if name != "max_episode_steps":
             assert parameters[name].default == setting.default, name
     assert {"episodes", "steps", "until", "evaluate_every", "learner", "max_episode_steps"} <= set(parameters)

@@ -46,8 +46,12 @@ BAD_INPUT = {
     "an option for the discount": ((*TRAIN, "--gamma", "0.9"), ("--gamma", "--set discount=")),
     "an option for the learning rate": ((*TRAIN, "--lr", "0.9"), ("--lr", "actor_lr and critic_lr", "--set")),
     "an option for one learning rate": (
-        (*TRAIN, "--learning-rate", "0.9"),
+        (*TRAIN, "--learning-rate", "0.9", "--preset", "tuned"),
         ("--learning-rate", "actor_lr and critic_lr", "--set"),
+    ),
+    "an option for the general learner's learning rate": (
+        (*TRAIN, "--learning-rate", "0.9"),
+        ("--learning-rate", "--set learning_rate=…"),
     ),
     "an option for the learning rate of games": (
         ("train", "ALE/Pong-v5", "--learning-rate=0.9"),

@@ -2,11 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from mean_actor_critic.spec.algorithms import ALGORITHMS, BASELINE, CRITIC
+from mean_actor_critic.spec.algorithms import ALGORITHMS, BASELINE, CRITIC, POLICY
 from mean_actor_critic.spec.checks import ours, settings_as_words
-from mean_actor_critic.spec.experiment import settings_for_engine, usual_learner
+from mean_actor_critic.spec.experiment import learner_to_train, settings_for_engine, usual_learner
 from mean_actor_critic.spec.learners import ENGINES, LEARNERS, learners_on
 from mean_actor_critic.spec.presets import PRESETS, TUNED, start_from
 from mean_actor_critic.spec.rules import GAME
@@ -15,6 +15,7 @@ from mean_actor_critic.spec.settings import Setting
 # The roles of settings in the order in which they are listed, and what they are called there.
 _GROUPS = {
     "any": "learner",
+    POLICY: "policy, for algorithms that have one",
     CRITIC: "critic, for algorithms that have one",
     BASELINE: "baseline, for algorithms that have one",
     "environment": "environment",
@@ -29,13 +30,36 @@ def known_settings(engine: str, algorithm: str, learner: str | None = None) -> M
     return settings_for_engine(known, learner if learner in LEARNERS else usual_learner(algorithm, known))
 
 
-def _at_hand(words: Sequence[str]) -> tuple[str, Mapping[str, Setting]]:
+def settings_at_hand(
+    engine: str, algorithm: str, learner: str | None, papers: bool, given: Sequence[str]
+) -> Mapping[str, Setting]:
+    """The settings of the learner that is named, or would be chosen: the paper's if asked for, or by names `given`."""
+    if learner is None:
+        known = engine if engine in ENGINES else "compiled"
+        names = [word.partition("=")[0] for word in given]
+        learner = learner_to_train(algorithm, known, preset="paper" if papers else None, settings=names)
+    return known_settings(engine, algorithm, learner)
+
+
+def settings_to_give(
+    engine: str, algorithm: str, learner: str | None, papers: bool, given: Sequence[str]
+) -> Mapping[str, Setting]:
+    """The same, and where the learner is still open, those of others too, by which these would be chosen."""
+    at_hand = settings_at_hand(engine, algorithm, learner, papers, given)
+    return at_hand if learner is not None or papers else {**known_settings(engine, algorithm), **at_hand}
+
+
+def _at_hand(
+    words: Sequence[str], settings: Callable[..., Mapping[str, Setting]] = settings_at_hand
+) -> tuple[str, Mapping[str, Setting]]:
     """The engine that a command line is about and its settings, as far as words say before anything is looked at."""
     values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
     is_game = any(value.startswith(GAME) for value in values)
     engine = next((value for value in values if value in ENGINES), "atari" if is_game else "compiled")
     algorithm = next((value for value in values if value in ALGORITHMS), "mac")
-    return engine, known_settings(engine, algorithm, next((value for value in values if value in LEARNERS), None))
+    learner = next((value for value in values if value in LEARNERS), None)
+    papers = any(word.startswith(("--episodes", "--preset")) for word in words)
+    return engine, settings(engine, algorithm, learner, papers, words)
 
 
 # --- help ------------------------------------------------------------------------------------------------------------
@@ -99,7 +123,7 @@ def unknown_option(words: Sequence[str], options: Collection[str]) -> str | None
         options: that the command has, such as "--steps".
     """
     trains = {"--algorithm", "--set"} <= set(options)
-    settings = _at_hand(words)[1] if trains else {}
+    settings = _at_hand(words, settings_to_give)[1] if trains else {}
     for word in words:
         option = word.partition("=")[0]
         if not option.startswith("--") or option in options or option == "--":

@@ -35,6 +35,10 @@ def show_run(run: "Run", quiet: bool) -> None:
 
         console().print(run_table(run))
         show_divergence(run)
+        from mean_actor_critic.runs.advice import advice
+
+        for line in advice(run):
+            print(line)
         print(f"{run.path}: results {run.digest[:16]}")
 
 

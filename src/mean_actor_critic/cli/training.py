@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.events import Events
 from mean_actor_critic.cli.options import Command
-from mean_actor_critic.cli.settings import known_settings, settings_help
+from mean_actor_critic.cli.settings import settings_help, settings_to_give
 from mean_actor_critic.cli.shared import show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
-from mean_actor_critic.spec.experiment import USUAL_BUDGETS
+from mean_actor_critic.spec.experiment import USUAL_BUDGETS, USUAL_STEPS
 from mean_actor_critic.spec.learners import ENGINES
 
 if TYPE_CHECKING:
     from mean_actor_critic.runs.loop import Started
 
+_GAMES = USUAL_BUDGETS["atari"].amount
 MENTIONED = 10**9  # bytes of memory that are worth a word
 
 
@@ -28,7 +29,7 @@ def _add_train_options(parser: argparse.ArgumentParser) -> None:
     shared_options.add_environment(parser)
     parser.add_argument("--algorithm", default="mac", help="one of those below (default: mac)")
     parser.add_argument("--trials", type=int, default=1, help="independent trainings (default: 1)")
-    _add_budget(parser, "of each trial", USUAL_BUDGETS["compiled"].amount, USUAL_BUDGETS["atari"].amount)
+    _add_budget(parser, "of each trial", "; by the paper's learner", f" (default: {USUAL_STEPS:_}, Atari {_GAMES:_})")
     parser.add_argument(
         "--until", metavar="R", type=float,
         help="end a trial early when its mean return is that high: over its last 100 episodes, or of its last "
@@ -49,7 +50,9 @@ def _add_train_options(parser: argparse.ArgumentParser) -> None:
         help="compiled: JAX programs; hosted: any Gymnasium environment, in worker processes; atari: ALE's emulators "
         "(default: auto)",
     )  # fmt: skip
-    parser.add_argument("--learner", metavar="NAME", help="one of those below (default: the engine's usual one)")
+    parser.add_argument(
+        "--learner", metavar="NAME", help="one of those below (default: replayed; episodic where it is asked for)"
+    )
     shared_options.add_settings(parser, "settings, see below")
     shared_options.add_preset(parser)
     shared_options.add_protocol(parser)
@@ -63,13 +66,11 @@ def _add_train_options(parser: argparse.ArgumentParser) -> None:
     shared_options.add_quiet(parser)
 
 
-def _add_budget(parser: argparse.ArgumentParser, what: str, episodes: int | None, steps: int | None) -> None:
-    """How long, in one unit or the other."""
+def _add_budget(parser: argparse.ArgumentParser, what: str, of_episodes: str = "", of_steps: str = "") -> None:
+    """How long, in one unit or the other, with words on each."""
     budget = parser.add_mutually_exclusive_group()
-    usual = "" if episodes is None else f" (default: {episodes})"
-    budget.add_argument("--episodes", metavar="N", type=int, help=f"{what}{usual}")
-    on_games = "" if steps is None else f" (default on Atari games: {steps:_})"
-    budget.add_argument("--steps", metavar="N", type=int, help=f"{what}, agent steps, not frames{on_games}")
+    budget.add_argument("--steps", metavar="N", type=int, help=f"{what}, agent steps, not frames{of_steps}")
+    budget.add_argument("--episodes", metavar="N", type=int, help=f"{what}{of_episodes}")
 
 
 def train(options: argparse.Namespace) -> None:
@@ -77,7 +78,9 @@ def train(options: argparse.Namespace) -> None:
     from mean_actor_critic.environments.catalogue import engine_of
 
     engine = engine_of(options.environment, options.engine)
-    settings: dict[str, Any] = parse_settings(options.set, known_settings(engine, options.algorithm, options.learner))
+    papers = options.episodes is not None or options.preset is not None or options.snapshots != "0"
+    known = settings_to_give(engine, options.algorithm, options.learner, papers, options.set)
+    settings: dict[str, Any] = parse_settings(options.set, known)
     if options.max_episode_steps is not None:
         settings["max_episode_steps"] = options.max_episode_steps
     kwargs = parse_kwargs(options.env_kwargs)
@@ -159,7 +162,7 @@ def what_runs(started: "Started") -> list[str]:
 
 def _add_resume_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="RUN", help="a run folder")
-    _add_budget(parser, "train each trial for so many in all, more than before", None, None)
+    _add_budget(parser, "train each trial for so many in all, more than before")
     shared_options.add_env(parser)
     shared_options.add_workers(parser)
     shared_options.add_keeping(parser)

@@ -270,7 +270,8 @@ class CompiledStudy:
 
     def networks(self, trial: int) -> Networks:
         """What an agent of one trial, by its place, keeps, on the host."""
-        kept = self._gather(lambda carried: learner_of(self.experiment.setup).keep(carried.learner))
+        setup = self.experiment.setup
+        kept = self._gather(lambda carried: learner_of(setup).keep(setup, carried.learner))
         return jax.tree.map(lambda x: x[trial], kept)
 
     def _actors(self) -> Any:

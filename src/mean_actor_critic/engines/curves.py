@@ -10,6 +10,9 @@ from mean_actor_critic.trees import Array, Arrays, named
 
 STATE = "state/"  # prefix of the learner state's arrays in a checkpoint, [trials, …]
 REPLAY = STATE + "replay/"  # prefix of its ring's
+LOOK_EVERY = 1000  # agent steps between two looks at whether a trial is solved, where environments play side by side
+PLAYING = STATE + "playing/"  # prefix of what its environments are at, where a trial goes on in mid-episode
+KEPT = "agent/"  # prefix of what agents keep of the states, where it is not a part of them, [trials, …]
 SNAPSHOTS = "snapshots/"  # prefix of networks as they were, with the episode: snapshots/50/policy/0/weight
 NETWORKS = ("policy/", "critic/", "normalizer/mean", "normalizer/variance", "network/")  # what an agent is made of
 
@@ -19,19 +22,28 @@ class Curves(NamedTuple):
 
     returns: Array  # float32 [trials, episodes] undiscounted; NaN where not played
     lengths: Array  # int32 [trials, episodes] agent steps; 0 where not played
+    # int64 [trials, episodes] agent steps of the trial when an episode ended, where its environments play side by side;
+    # None where one episode follows the other
+    ends: Array | None = None
 
     @classmethod
-    def empty(cls, trials: int, episodes: int) -> Self:
+    def empty(cls, trials: int, episodes: int, side_by_side: bool = False) -> Self:
         """Before the first episode."""
         shape = (trials, episodes)
-        return cls(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32))
+        ends = np.zeros(shape, np.int64) if side_by_side else None
+        return cls(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32), ends)
+
+    def arrays(self) -> Arrays:
+        """By the names that they have in a checkpoint."""
+        return named(self)
 
     def with_columns(self, episodes: int) -> Self:
         """The same with room for so many episodes: more, or none of those played fewer."""
-        blank = self.empty(len(self.returns), episodes)
+        blank = self.empty(len(self.returns), episodes, self.ends is not None)
         columns = min(episodes, self.returns.shape[1])
         for new, old in zip(blank, self, strict=True):
-            new[:, :columns] = old[:, :columns]
+            if new is not None and old is not None:
+                new[:, :columns] = old[:, :columns]
         return blank
 
     @property
@@ -40,8 +52,13 @@ class Curves(NamedTuple):
         return np.asarray(np.sum(self.lengths > 0, axis=1))
 
     @property
+    def ended_at(self) -> Array:
+        """Agent steps of its trial when each episode ended, int64 [trials, episodes]."""
+        return np.cumsum(self.lengths, axis=1, dtype=np.int64) if self.ends is None else self.ends
+
+    @property
     def steps(self) -> Array:
-        """Agent steps of each trial [trials]."""
+        """Agent steps of each trial [trials], in the episodes that have ended."""
         return np.asarray(np.sum(self.lengths, axis=1, dtype=np.int64))
 
 
@@ -64,7 +81,7 @@ class Evaluations(NamedTuple):
         shape = (experiment.trials, experiment.evaluations)
         scores = np.full((*shape, experiment.most_evaluation_episodes), np.nan, np.float32)
         evaluated = np.zeros(shape[0], np.int32)
-        if not experiment.counts_updates:
+        if not experiment.is_game:
             return cls(scores, evaluated)
         nothing, no_games = np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32)
         return cls(scores, evaluated, no_games, nothing, nothing.copy(), no_games.copy())
@@ -108,10 +125,11 @@ def returns_by_steps(curves: Curves, most: int) -> ByTime | None:
     There are as many bins as the trial with the fewest episodes has episodes. The first is the one by which every trial
     has ended an episode.
     """
-    ends, played = np.cumsum(curves.lengths, axis=1, dtype=np.int64), curves.lengths > 0
+    played = curves.lengths > 0
+    ends = curves.ended_at
     if not played.shape[1]:
         return None
-    end = int(ends[:, -1].min())
+    end = int(ends.max(axis=1).min())
     fewest = int(np.sum(played & (ends <= end), axis=1).min())
     if not fewest:
         return None
@@ -145,7 +163,7 @@ def lengthened(before: Experiment, experiment: Experiment, arrays: Arrays) -> Ar
     found = dict(arrays)
     curves = [found[name] for name in Curves._fields if name in found]
     if experiment.episodes is not None and [array.ndim for array in curves] == [2, 2]:
-        found |= Curves(*curves).with_columns(experiment.episodes)._asdict()
+        found |= Curves(*curves).with_columns(experiment.episodes).arrays()
     names = Evaluations.empty(before).arrays()
     if names and set(names) <= set(found):
         kept = Evaluations(**{name: found[name] for name in names})
@@ -157,6 +175,17 @@ class Ends(NamedTuple):
     """Where each trial ends: by its budget, or earlier because it is solved."""
 
     experiment: Experiment
+
+    @property
+    def look_every(self) -> int:
+        """Agent steps between two looks at whether a trial is solved, where environments play side by side."""
+        per_update = self.experiment.steps_per_update
+        return max(1, LOOK_EVERY // per_update) * per_update
+
+    def looked_at(self, curves: Curves, steps: Array) -> Curves:
+        """Curves without the episodes that ended after the last look at trials that have taken so many steps."""
+        seen = curves.ended_at <= (steps // self.look_every * self.look_every)[:, None]
+        return curves._replace(returns=np.where(seen, curves.returns, np.nan))
 
     def solved_at(self, curves: Curves, evaluations: Evaluations) -> Array:
         """Episodes, or evaluations, after which each trial was as good as `until` asks for [trials]; 0: not yet."""

@@ -122,7 +122,7 @@ class HostedStudy:
         if self.experiment.until is None:
             return False
         played = int(self._played[trial])
-        curves = Curves(*(array[[trial], :played] for array in self.curves))
+        curves = Curves(self.curves.returns[[trial], :played], self.curves.lengths[[trial], :played])
         evaluations = Evaluations(self.evaluations.scores[[trial]], self.evaluations.evaluated[[trial]])
         return bool(Ends(self.experiment).solved_at(curves, evaluations).any())
 
@@ -233,7 +233,7 @@ class HostedStudy:
         """What an agent of one trial, by its place, keeps, on the host."""
         if self._lesson is not None:  # it has consumed what trials carried before
             self._end_lesson()
-        kept = learner_of(self.experiment.setup).keep(self._carried.learner)
+        kept = learner_of(self.experiment.setup).keep(self.experiment.setup, self._carried.learner)
         return on_host(jax.tree.map(lambda x: x[trial], kept))
 
     def close(self) -> None:

@@ -42,11 +42,11 @@ def need(experiment: Experiment, spaces: Spaces, snapshots: Sequence[int] = (), 
     """
     shapes = spaces.whole_shapes if experiment.engine == "atari" else spaces.flat_shapes
     one: Any = jax.eval_shape(functools.partial(initial, experiment.setup, shapes), jax.eval_shape(jax.random.key, 0))
-    state, ring = (experiment.trials * _bytes_of(part) for part in one)
+    state, ring = (experiment.trials * _bytes_of(part) for part in (one.learner, one.replay))
     copies = HELD[experiment.engine] + WRITTEN * writes
     if experiment.engine == "compiled" and min(experiment.trials, len(jax.devices())) > 1:
         copies += 1
-    actor = learner_of(experiment.setup).actor(experiment.setup, one.learner)
+    actor = jax.eval_shape(functools.partial(learner_of(experiment.setup).actor, experiment.setup), one.learner)
     kept = len(snapshots) * experiment.trials * 2 * _bytes_of(actor) * (1 + WRITTEN * writes)
     ways = ["fewer trials"] if experiment.trials > 1 else []
     if ring > state:

@@ -130,3 +130,19 @@ def hosted_episodes(
                 yield ended, episode
     finally:
         players.close()
+
+
+def hosted_returns(
+    experiment: Experiment,
+    spec: EnvironmentSpec,
+    actors: Any,
+    trials: HostArray,
+    episodes: range,
+    limits: WorkerLimits,
+) -> HostArray:
+    """Undiscounted returns [agent, episode] of fresh episodes on a hosted environment; as `compiled_returns`."""
+    returns = np.full((len(trials), len(episodes)), np.nan, np.float32)
+    to_play = [(agent, episode) for episode in episodes for agent in range(len(trials))]
+    for (agent, episode), batch in hosted_episodes(experiment, spec, actors, trials, to_play, experiment.seed, limits):
+        returns[agent, episode - episodes.start] = np.sum(batch.reward, dtype=np.float64)
+    return returns

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from mean_actor_critic.engines import compiled
-from mean_actor_critic.engines.curves import REPLAY, SNAPSHOTS, STATE, Curves, Evaluations
+from mean_actor_critic.engines.curves import PLAYING, REPLAY, SNAPSHOTS, STATE, Curves, Evaluations
 from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.updates import Carried
 from mean_actor_critic.environments.spaces import Spaces
@@ -58,7 +58,7 @@ class Snapshots:
 
 def _networks(setup: Any, state: Any) -> Arrays:
     """What an agent keeps of a state, by its names there."""
-    return named(learner_of(setup).keep(state))
+    return named(learner_of(setup).keep(setup, state))
 
 
 class Start(NamedTuple):
@@ -114,12 +114,13 @@ def _columns(saved: Arrays) -> int:
 
 def named_carried(carried: Carried) -> dict[str, Any]:
     """What trials carry, by the names that it has in a checkpoint."""
-    return {**named(carried.learner, STATE), **named(carried.replay, REPLAY)}
+    parts = ((carried.learner, STATE), (carried.replay, REPLAY), (carried.playing, PLAYING))
+    return {name: leaf for part, prefix in parts for name, leaf in named(part, prefix).items()}
 
 
 def checkpoint_arrays(carried: Carried, curves: Curves, evaluations: Evaluations, snapshots: Snapshots) -> Arrays:
     """Everything that a checkpoint holds, from what trials carry [trials] on the host."""
-    return {**curves._asdict(), **named_carried(carried), **evaluations.arrays(), **snapshots.arrays()}
+    return {**curves.arrays(), **named_carried(carried), **evaluations.arrays(), **snapshots.arrays()}
 
 
 def trimmed(experiment: Experiment, curves: Curves) -> Curves:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mean_actor_critic.engines import compiled, hosted
+from mean_actor_critic.engines import compiled, hosted, stepped_study
 from mean_actor_critic.engines.compiled_study import CompiledStudy
 from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.engines.hosted_study import HostedStudy
+from mean_actor_critic.engines.stepped_study import SteppedStudy
 from mean_actor_critic.engines.vector_study import VectorStudy
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
@@ -53,6 +54,8 @@ def choose_width(experiment: Experiment, trials: int | None = None) -> int:
     trials = experiment.trials if trials is None else trials
     if experiment.engine == "atari":
         return 1
+    if experiment.counts_updates:
+        return stepped_study.choose_width(experiment, trials)
     if experiment.engine == "hosted":
         return hosted.choose_width(trials)
     return compiled.choose_width(experiment.setup, trials, compiled.device_count())
@@ -69,6 +72,8 @@ def make_study(
     """The study of a run, at its beginning or where the arrays of a checkpoint left off."""
     if experiment.engine == "atari":
         return VectorStudy(experiment, environment.build(), saved, limits.workers or 0)
+    if experiment.counts_updates:
+        return SteppedStudy(experiment, environment, width, saved, limits)
     if experiment.engine == "hosted":
         return HostedStudy(experiment, environment, width, saved, limits, snapshots)
     return CompiledStudy(experiment, environment, width, saved, snapshots=snapshots)

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from mean_actor_critic.learning import replay as ring
+from mean_actor_critic.learning import sequences
 from mean_actor_critic.learning.learners import learner_of
-from mean_actor_critic.learning.replay import Replay
-from mean_actor_critic.learning.types import Batch, Context, Metrics
+from mean_actor_critic.learning.sequences import Rows
+from mean_actor_critic.learning.types import Batch, Context, Memory, Metrics, SequenceMemory
 from mean_actor_critic.spec.learners import Shapes
 
 NO_SCHEDULE = 0  # updates of the whole training, for learners without a schedule
@@ -20,13 +21,18 @@ class Carried(NamedTuple):
     """Everything that a trial carries from one call of its learner to the next, and so all that a resume needs."""
 
     learner: Any  # the learner's state
-    replay: Replay  # its ring, of no rows where it has none
+    replay: Any  # its ring, of no rows where it has none
+    playing: Any = ()  # what its environments are at, where a trial goes on in mid-episode
 
 
 def initial(setup: Any, shapes: Shapes, key: Array) -> Carried:
     """A trial before its first episode."""
     learner = learner_of(setup)
     memory = learner.memory(setup)
+    if isinstance(memory, SequenceMemory):
+        seen = jax.ShapeDtypeStruct(shapes.observation, setup.observation_dtype)
+        rows = sequences.empty(memory.capacity, memory.environments, seen, shapes.actions)
+        return Carried(learner.init(setup, shapes, key), rows)
     capacity = memory.capacity if memory else 0
     return Carried(learner.init(setup, shapes, key), ring.empty(capacity, shapes.observation[0]))
 
@@ -44,15 +50,35 @@ def context_of(batches: Batch) -> Context:
 def update(
     setup: Any, context: Context, hyper: Any, carried: Carried, batch: Batch, key: Array
 ) -> tuple[Carried, Metrics]:
-    """Remember one episode and learn from it."""
+    """Remember one episode, or one step of all environments, and learn from it."""
     learner = learner_of(setup)
     memory = learner.memory(setup)
-    replay, sampled = carried.replay, None
-    if memory:
+    replay: Any = carried.replay
+    sampled: Any = None
+    if isinstance(memory, SequenceMemory):
+        replay = sequences.add(replay, *_row(batch), active=batch.valid[0])
+        sampled = sequences.sample(replay, key, memory.sampled, memory.length)
+    elif memory:
         replay = ring.add(replay, memory.rows(hyper, batch), batch.valid)
         sampled = ring.sample(replay, key, memory.sampled)
     state, metrics = learner.learn(setup, context, hyper, carried.learner, batch, sampled)
-    return Carried(state, replay), metrics
+    return Carried(state, replay), metrics  # what its environments are at is the engine's
+
+
+def _row(batch: Batch) -> tuple[Rows, Array, Array]:
+    """The row that a step of all environments [1, environment] adds, where an episode ended, and what it ended with."""
+    ended = (batch.terminated | batch.truncated)[0]
+    mask = () if isinstance(batch.mask, tuple) else batch.mask[0]
+    row = Rows(
+        observation=batch.observation[0],
+        action=batch.action[0],
+        reward=batch.reward[0],
+        terminated=batch.terminated[0],
+        last=jnp.zeros_like(ended),
+        behaviour=batch.behaviour[0],
+        mask=mask,
+    )
+    return row, ended, batch.observation[1]
 
 
 def update_among(
@@ -75,7 +101,7 @@ def update_among(
     memory = learner.memory(setup)
     own_hyper, own = jax.tree.map(lambda all_: all_[which], (hyper, carried.learner))
     replay, sampled = carried.replay, None
-    if memory:
+    if isinstance(memory, Memory):
         rows = jax.vmap(memory.rows)(own_hyper, batch)
         replay = ring.add_among(replay, which, rows, batch.valid)
         sampled = ring.sample_among(replay, which, key, memory.sampled)

@@ -178,7 +178,7 @@ class VectorStudy:
 
     def networks(self, trial: int) -> Networks:
         """What an agent of one trial, by its place, keeps, on the host."""
-        return on_host(learner_of(self.experiment.setup).keep(self.trials[trial].state))
+        return on_host(learner_of(self.experiment.setup).keep(self.experiment.setup, self.trials[trial].state))
 
     def close(self) -> None:
         """Nothing to end: emulators go with their study."""

@@ -14,11 +14,12 @@ import numpy as np
 from gymnasium import spaces
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.spec.learners import Shapes
+from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part, Shapes
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
 _NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)))
+SMALLEST_IMAGE = 5  # pixels of its shorter side
 DEEPEST = 20  # Dicts and Tuples within each other
 
 Array = np.ndarray[Any, Any]
@@ -58,6 +59,33 @@ class Spaces(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `spaces_from_json` is the inverse, up to the bounds of Boxes."""
         return {"observation": _to_json(self.observation), "action": _to_json(self.action)}
+
+
+def parts_of(space: Any) -> tuple[Part, ...]:
+    """What a flattened observation consists of, in its order."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return tuple(part for own in _parts(space) for part in parts_of(own))
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return (Part(CHOICE, (size(space),), in_bytes=True),)
+    in_bytes = isinstance(space, spaces.MultiBinary) or space.dtype.name in ("bool", "uint8")
+    shape = tuple(int(side) for side in space.shape)
+    if _is_image(shape, in_bytes):
+        return (Part(IMAGE, shape, in_bytes),)
+    binary = isinstance(space, spaces.MultiBinary) or space.dtype.name == "bool"
+    return (Part(CHOICE if binary else VECTOR, (math.prod(shape),), in_bytes),)
+
+
+def _is_image(shape: tuple[int, ...], in_bytes: bool) -> bool:
+    """Whether numbers of a shape are taken for pixels: height and width of some extent, with or without channels."""
+    if len(shape) == 3:
+        height, width = shape[1:] if shape[0] < shape[-1] else shape[:-1]
+    elif len(shape) == 4:
+        height, width = shape[1:3]
+    elif len(shape) == 2 and in_bytes:
+        height, width = shape
+    else:
+        return False
+    return min(height, width) >= SMALLEST_IMAGE
 
 
 def check_spaces(name: str, observation: Any, action: Any) -> Spaces:

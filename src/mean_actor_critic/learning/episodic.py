@@ -13,17 +13,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.estimators import estimator_of, policy_loss
 from mean_actor_critic.learning.kernels import dense, log_softmax
-from mean_actor_critic.learning.networks import (
-    Layers,
-    Networks,
-    Scale,
-    network_of,
-    normalize,
-    softmax,
-    sum_over_actions,
-)
+from mean_actor_critic.learning.networks import Layers, Networks, Scale, normalize, softmax, sum_over_actions
 from mean_actor_critic.learning.replay import Transitions
 from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import CRITIC_TARGETS, discounted_returns
@@ -107,7 +100,7 @@ def actor(setup: Setup, state: State) -> Actor:  # noqa: ARG001
     return Actor(state.policy, state.normalizer)
 
 
-def keep(state: State) -> Networks:
+def keep(setup: Setup, state: State) -> Networks:  # noqa: ARG001
     """What an agent keeps of a state."""
     scale = Scale(state.normalizer.mean, state.normalizer.variance) if state.normalizer else ()
     return Networks(state.policy, state.critic, scale)

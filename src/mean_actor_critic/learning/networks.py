@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import jax
 
+ILLEGAL = -1e9  # the logit of an action that is never taken: its probability is exactly 0
 LEAK = 0.3  # the paper's leaky ReLU
 
 
@@ -30,6 +31,8 @@ class Network(NamedTuple):
         shapes: (shape of an observation, outputs of each head) -> the shapes of all weights, in the place of these.
         init: (key, shapes) -> random weights.
         outputs: (weights, observations [*n, …], …) -> what it makes of them.
+        each: where weights are a stack of several networks and outputs are the mean of theirs: (weights of one,
+            observations [n, …], matrix product) -> its outputs.
         shared: whether one network has heads for policy and critic and sees observations as they are. Else each of the
             two has its own, with the logits or values as outputs, and sees them flattened.
     """
@@ -37,6 +40,7 @@ class Network(NamedTuple):
     shapes: Callable[..., Any]
     init: Callable[..., Any]
     outputs: Callable[..., Any]
+    each: Callable[..., Any] | None = None
     shared: bool = False
 
 
@@ -54,17 +58,6 @@ class Scale(NamedTuple):
 
     mean: Any
     variance: Any
-
-
-def network_of(setup: Any) -> Network:
-    """The network that settings ask for: a perceptron where they name layers, else the paper's for games."""
-    if hasattr(setup, "hidden"):
-        return Network(
-            functools.partial(_mlp_shapes, setup.hidden),
-            _initial_mlp,
-            functools.partial(mlp, activation=setup.activation),
-        )
-    return Network(game_layer_shapes, initial_game_network, game_outputs, shared=True)
 
 
 def _relu(x: Any) -> Any:
@@ -149,13 +142,13 @@ def inverse_cdf(policy: Any, uniform: Any) -> Any:
     return xp.sum(uniform[..., None] >= boundaries, axis=-1)
 
 
-def _mlp_shapes(hidden: Sequence[int], observation: Sequence[int], outputs: int) -> Layers:
+def mlp_shapes(hidden: Sequence[int], observation: Sequence[int], outputs: int) -> Layers:
     """Of a perceptron for observations of a shape, which it sees flattened."""
     sizes = (math.prod(observation), *hidden, outputs)
     return tuple(Layer((inputs, units), (units,)) for inputs, units in itertools.pairwise(sizes))
 
 
-def _initial_mlp(key: "jax.Array", shapes: Layers) -> Layers:
+def initial_mlp(key: "jax.Array", shapes: Layers) -> Layers:
     """A random perceptron: Glorot-uniform weights, zero biases."""
     import jax  # here, so that agents run without it
 

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 _WEIGHTS = 2**32 - 1  # numbers that no episode has
 _EVALUATION = 2**32 - 2
+_STEPS = 2**32 - 3
 
 
 class EpisodeKeys(NamedTuple):
@@ -35,6 +36,20 @@ def evaluation_keys(seed: Int[Array, ""], trial: Int[Array, ""], episode: Int[Ar
     """For an episode of evaluation, which is never one of training."""
     key = jax.random.fold_in(jax.random.fold_in(_trial_key(seed, trial), _EVALUATION), episode)
     return EpisodeKeys(*jax.random.split(key, 3))
+
+
+class StepKeys(NamedTuple):
+    """A key for each use in one step of all environments of a trial."""
+
+    environment: Array
+    actions: Array
+    minibatches: Array
+
+
+def stepping_keys(seed: Int[Array, ""], trial: Int[Array, ""], step: Int[Array, ""]) -> StepKeys:
+    """For a step of training, counted from 0; the environments begin with what would be the step before the first."""
+    key = jax.random.fold_in(jax.random.fold_in(_trial_key(seed, trial), _STEPS), step + 1)
+    return StepKeys(*jax.random.split(key, 3))
 
 
 def action_draws(keys: EpisodeKeys, steps: int) -> Float[Array, " time"]:

@@ -14,17 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from mean_actor_critic.learning import kernels, native
+from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.estimators import estimator_of, policy_loss
 from mean_actor_critic.learning.kernels import Backward, Trunk, log_softmax
-from mean_actor_critic.learning.networks import (
-    Activations,
-    GameNetwork,
-    Layer,
-    Networks,
-    network_of,
-    softmax,
-    sum_over_actions,
-)
+from mean_actor_critic.learning.networks import Activations, GameNetwork, Layer, Networks, softmax, sum_over_actions
 from mean_actor_critic.learning.targets import n_step
 from mean_actor_critic.learning.types import Acted, Batch, Context, Evidence, Learner, Metrics
 from mean_actor_critic.spec.learners import RolloutHyper as Hyper
@@ -60,7 +53,7 @@ def actor(setup: Setup, state: State) -> GameNetwork:  # noqa: ARG001
     return state.network
 
 
-def keep(state: State) -> Networks:
+def keep(setup: Setup, state: State) -> Networks:  # noqa: ARG001
     """What an agent keeps of a state."""
     return Networks(network=state.network)
 

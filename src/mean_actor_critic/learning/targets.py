@@ -60,6 +60,36 @@ def n_step(
     return jax.lax.scan(step, last_value, (reward, over, value_beyond), reverse=True, unroll=True)[1]
 
 
+def traced(
+    reward: Float[Array, "n time"],
+    discount: Float[Array, "n time"],
+    next_value: Float[Array, "n time"],
+    next_taken: Float[Array, "n time"],
+    trace: Float[Array, "n time"],
+) -> Float[Array, "n time"]:
+    """y_t = r_t + γ_t [V_{t+1} + c_{t+1} (y_{t+1} - Q(s_{t+1}, a_{t+1}))] along runs of successive steps.
+
+    With c = λ min(1, π/μ) of the next action this is Retrace(λ) (Munos et al. 2016), with λπ tree backup, with λ alone
+    an uncorrected λ-return, and with 0 one-step Expected Sarsa.
+
+    Args:
+        reward: of each step.
+        discount: after it; 0 in front of a terminal state.
+        next_value: V of the next state: its action values, averaged as the policy acts.
+        next_taken: the value of the action taken in the next state.
+        trace: c, how much of what came after is believed; 0 where nothing is known of it.
+    """
+
+    def step(beyond: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, discount, value, taken, trace = now
+        # where the trace is 0, what follows must not be looked at: it may belong to another episode
+        target = reward + discount * (value + jnp.where(trace > 0, trace * (beyond - taken), 0.0))
+        return target, target
+
+    steps = jax.tree.map(jnp.transpose, (reward, discount, next_value, next_taken, trace))
+    return jax.lax.scan(step, jnp.zeros(len(reward)), steps, reverse=True, unroll=True)[1].T
+
+
 def expected_sarsa(batch: Batch, hyper: Hyper, time_limit: str) -> Transitions:
     """One-step rows: r_t, then the discounted value of the next state unless the episode was over."""
     return Transitions(

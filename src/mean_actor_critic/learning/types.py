@@ -24,6 +24,8 @@ class Batch(NamedTuple):
     truncated: Any = ()  # [time, *environment] the episode was cut off after this step
     value_beyond: Any = ()  # [time, *environment] of the state that an episode was cut off in, where that counts
     acted: Any = ()  # the acting pass of each step, where it was kept, and what it leads to
+    behaviour: Any = ()  # [time, *environment] probability with which the action was chosen
+    mask: Any = ()  # [time, *environment, action] which actions were legal, where the environment tells
 
 
 class Acted(NamedTuple):
@@ -56,6 +58,7 @@ class Context(NamedTuple):
 
     longest: Int[Array, ""]  # steps of the longest episode among those that are learned from together
     updates: Int[Array, ""]  # of the whole training, for schedules
+    step: Any = 0  # of all environments, from 0, where the clock counts steps: the same for all trials
 
 
 class PolicyStep(NamedTuple):
@@ -73,6 +76,15 @@ class Memory(NamedTuple):
     rows: Callable[[Any, Batch], Transitions]  # (hyper, batch) -> what a batch adds
 
 
+class SequenceMemory(NamedTuple):
+    """What a learner remembers that learns from runs of successive steps."""
+
+    capacity: int  # rows of the ring, over all environments
+    environments: int
+    sampled: tuple[int, ...]  # how many runs are sampled for a call of `learn`, with these dimensions
+    length: int  # rows of each
+
+
 class Learner(NamedTuple):
     """A way of learning, as pure functions of one trial.
 
@@ -85,8 +97,10 @@ class Learner(NamedTuple):
     actor: Callable[..., Any]  # (setup, state) -> actor
     act: Callable[..., Any]  # (setup, actor, observation [*n, …]) -> outputs with `logits` [*n, action]
     learn: Callable[..., Any]  # (setup, context, hyper, state, batch, sampled transitions or None) -> (state, metrics)
-    keep: Callable[[Any], Networks]  # (state) -> what an agent keeps of it
+    keep: Callable[[Any, Any], Networks]  # (setup, state) -> what an agent keeps of it
     player: Callable[[Networks], Any]  # (what an agent keeps) -> actor
-    memory: Callable[[Any], Memory | None] = lambda _setup: None  # (setup) -> Memory, if it has one
+    memory: Callable[[Any], Memory | SequenceMemory | None] = lambda _setup: None  # (setup) -> Memory, if it has one
     work: Callable[[Any], int] = lambda _setup: 1  # (setup) -> bytes that an update goes over again and again
     value: Callable[..., Any] | None = None  # (setup, outputs [n]) -> values of states [n], where `learn` wants them
+    # (setup, context, hyper, logits [n, action], mask) -> probabilities of actions in training, if not the policy's
+    behaviour: Callable[..., Any] | None = None

@@ -38,7 +38,7 @@ def score_at(run: Run, evaluation: int) -> Score:
     several = len(scores) > 1
     return Score(
         summarise(run.evaluations.means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]),
-        "trials" if several else ("games" if run.experiment.counts_updates else "episodes"),
+        "trials" if several else ("games" if run.experiment.is_game else "episodes"),
         int(np.isfinite(scores).sum()),
         0 if cut_off is None else int(cut_off[:, evaluation].sum()),
         run.experiment.moment_of_evaluation(evaluation),

@@ -36,7 +36,7 @@ class RunSource(NamedTuple):
     @property
     def on_game(self) -> bool:
         """Whether the run is counted in updates, keeps no single episodes and is judged by its evaluations."""
-        return self.run.experiment.counts_updates
+        return self.run.experiment.is_game
 
     @property
     def has_results(self) -> bool:

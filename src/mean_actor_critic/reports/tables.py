@@ -260,16 +260,16 @@ def run_table(run: Run) -> Table:
     digits = decimals_of(score.summary for _, score in found)
     over = {score.over for _, score in found}
     cells = [summary_cells(score.summary, digits) for _, score in found]
-    played = "games" if experiment.counts_updates else "episodes"
+    played = "games" if experiment.is_game else "episodes"
     columns = {
-        f"Mean {'score' if experiment.counts_updates else 'return'} of": [name for name, _ in found],
+        f"Mean {'score' if experiment.is_game else 'return'} of": [name for name, _ in found],
         f"after {unit}": [_count(score.moment, unit) for _, score in found],
         "mean": [mean for mean, *_ in cells],
         f"SD over {over.pop()}" if len(over) == 1 else "SD": [sd for _, sd, *_ in cells],
         interval_heading(score.summary for _, score in found): [ends for _, _, ends, _ in cells],
         "n": [score.n_in_words for _, score in found],
         played: [str(score.played or "") for _, score in found],
-        "cut off": [str(score.cut_off) if experiment.counts_updates else "" for _, score in found],
+        "cut off": [str(score.cut_off) if experiment.is_game else "" for _, score in found],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]

@@ -54,7 +54,7 @@ class EventWriter:
         Raises:
             DiskError: they cannot be written.
         """
-        if not self._experiment.counts_updates:
+        if not self._experiment.is_game:
             self._write_episodes(curves)
         if self._experiment.evaluations:
             self._write_evaluations(evaluations)
@@ -65,7 +65,7 @@ class EventWriter:
         self._unwritten = b""
 
     def _write_episodes(self, curves: Curves) -> None:
-        returns, lengths = curves
+        returns, lengths = curves.returns, curves.lengths
         for episode in self._write_trials("return", returns, curves.played, range(1, returns.shape[1] + 1)):
             spread = float(np.subtract(*np.percentile(returns[:, episode], [75, 25])))
             self._add("return/interquartile_range", spread, episode + 1)

@@ -6,23 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, spaces_from_json
+from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, parts_of, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.learning.networks import (
-    Layer,
-    Layers,
-    Networks,
-    Scale,
-    inverse_cdf,
-    network_of,
-    normalize,
-    softmax,
-)
+from mean_actor_critic.learning.architectures import network_of
+from mean_actor_critic.learning.networks import Layer, Layers, Networks, Scale, inverse_cdf, normalize, softmax
+from mean_actor_critic.learning.torsos import Normed
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.facts import as_html, as_text
-from mean_actor_critic.spec.algorithms import algorithm_of
+from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.checks import require_whole
-from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json
+from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json, fitted
 from mean_actor_critic.trees import Array, Arrays, named, restored
 
 AGENT_FORMAT = "mean_actor_critic agent 3"
@@ -147,6 +140,7 @@ class Agent:
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
             spaces = spaces_from_json(json.loads(words["spaces"]))
+            experiment = fitted(experiment, parts_of(spaces.observation))
             networks = networks_from_arrays(experiment, spaces, arrays)
         except (KeyError, ValueError, RecursionError, InputError) as fault:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
@@ -156,7 +150,7 @@ class Agent:
 
     def _facts(self) -> dict[str, str]:
         experiment = self.experiment
-        layers = [str(layer.weight.shape[-1]) for layer in self.policy]
+        layers = [str(width) for width in _widths(self.policy)]
         return {
             "environment": experiment.environment,
             "algorithm": f"{algorithm_of(experiment.algorithm).title} ({experiment.learner})",
@@ -170,6 +164,13 @@ class Agent:
 
     def _repr_html_(self) -> str:
         return as_html("Agent", self._facts())
+
+
+def _widths(layers: Any) -> list[int]:
+    """Units of each layer, first to last."""
+    if isinstance(layers, Layer):
+        return [layers.weight.shape[-1]]
+    return [width for layer in layers if isinstance(layer, tuple) for width in _widths(layer)]
 
 
 def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: Arrays) -> Networks:
@@ -198,17 +199,31 @@ def _template(experiment: Experiment, spaces: Spaces) -> Networks:
             raise ValueError("the observation space does not fit the settings")
         values = 1 if setup.has_state_values else spaces.actions
         return Networks(network=_blank(network.shapes(*spaces.whole_shapes, values)))
+    if hasattr(setup, "parts"):
+        return _template_of_stacks(setup, spaces)
     layers = _blank(network.shapes(*spaces.flat_shapes))
     size = _blank_array((spaces.observation_size,))
     scale: Any = Scale(size, size) if setup.normalize_observations else ()
     return Networks(layers, layers if setup.has_critic else (), scale)
 
 
-def _blank(shapes: Any) -> Any:
-    """Layers of shapes as layers of arrays."""
+def _template_of_stacks(setup: Any, spaces: Spaces) -> Networks:
+    """The same for stacks of networks: the policy, or the critics where there is none, and the critics."""
+    shapes = network_of(setup).shapes(*spaces.flat_shapes)
+    size = _blank_array((spaces.observation_size,))
+    has_policy = POLICY in algorithm_of(setup.algorithm).parts
+    policy = _blank(shapes, (1 if has_policy else setup.critics,))
+    return Networks(policy, _blank(shapes, (setup.critics,)), Scale(size, size))
+
+
+def _blank(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
+    """Layers of shapes as layers of arrays, with more dimensions in front."""
     if isinstance(shapes, Layer):
-        return Layer(_blank_array(shapes.weight), _blank_array(shapes.bias))
-    parts = [_blank(part) for part in shapes]
+        return Layer(*(_blank_array((*leading, *shape)) for shape in shapes))
+    if isinstance(shapes, Normed):
+        norms = [shape if shape == () else _blank_array((*leading, *shape)) for shape in shapes[1:]]
+        return Normed(_blank(shapes.layer, leading), *norms)
+    parts = [_blank(part, leading) for part in shapes]
     return type(shapes)(*parts) if hasattr(shapes, "_fields") else tuple(parts)
 
 

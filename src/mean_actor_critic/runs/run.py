@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from mean_actor_critic.engines.curves import NETWORKS, SNAPSHOTS, STATE, Curves, Ends, Evaluations, returns_by_steps
+from mean_actor_critic.engines.curves import (
+    KEPT,
+    NETWORKS,
+    SNAPSHOTS,
+    STATE,
+    Curves,
+    Ends,
+    Evaluations,
+    returns_by_steps,
+)
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent, networks_from_arrays
@@ -59,16 +68,17 @@ class Run:
         self.experiment = experiment = manifest.experiment
         self._arrays: Arrays | None = checkpoint.arrays
         trials = experiment.trials
-        self.curves = Curves.empty(trials, 0 if experiment.counts_updates else experiment.episodes or 0)
+        self.curves = Curves.empty(trials, 0 if experiment.is_game else experiment.episodes or 0)
         self.evaluations = Evaluations.empty(experiment)
         self.diverged_at = self._calls = np.zeros(trials, np.int32)  # calls of the learner
         if checkpoint.arrays is None:
             return
         counter = "update" if experiment.counts_updates else "episode"
         self.diverged_at, self._calls = (self._of_trials(name) for name in ("diverged_at", counter))
-        if not experiment.counts_updates:
-            shape = self._shape_of_curves()
-            self.curves = Curves(self._array("returns", shape, np.float32), self._array("lengths", shape, np.int32))
+        if not experiment.is_game:
+            blank = Curves.empty(*self._shape_of_curves(), side_by_side=experiment.counts_updates)
+            arrays = {name: self._array(name, like.shape, like.dtype) for name, like in blank.arrays().items()}
+            self.curves = Curves(**arrays)
         names = self.evaluations.arrays()
         if names:
             self.evaluations = Evaluations(
@@ -109,7 +119,11 @@ class Run:
     @property
     def solved_at(self) -> Array:
         """Episodes, or evaluations, after which each trial was as good as `until` asked for [trials]; 0: never."""
-        return Ends(self.experiment).solved_at(self.curves, self.evaluations)
+        ends = Ends(self.experiment)
+        side_by_side = self.curves.ends is not None
+        return ends.solved_at(
+            ends.looked_at(self.curves, self.steps_done) if side_by_side else self.curves, self.evaluations
+        )
 
     def curve(self, unit: str | None = None, of: str | None = None) -> Curve:
         """Mean returns over time.
@@ -119,12 +133,12 @@ class Run:
             of: "training", or "evaluations"; by default training, where single episodes are kept.
         """
         unit = self.experiment.budget.unit if unit is None else unit
-        of = ("evaluations" if self.experiment.counts_updates else "training") if of is None else of
+        of = ("evaluations" if self.experiment.is_game else "training") if of is None else of
         if unit not in (EPISODES, STEPS) or of not in ("training", "evaluations"):
             raise InputError("curve", (unit, of), "episodes or steps, of training or evaluations")
         if of == "evaluations":
             return self._evaluation_curve(unit)
-        if self.experiment.counts_updates:
+        if self.experiment.is_game:
             raise InputError("curve", of, "evaluations: a run on a game keeps no single episodes")
         return self._training_curve(unit)
 
@@ -148,7 +162,7 @@ class Run:
     @property
     def latest(self) -> Array:
         """What each trial came to lately [trials]: its last evaluation on games, else its last 100 episodes."""
-        if self.experiment.counts_updates:
+        if self.experiment.is_game:
             last = self.evaluations.evaluated - 1
             means = self.evaluations.means[np.arange(len(last)), np.maximum(last, 0)]
             return np.where(last >= 0, means, np.nan)
@@ -166,7 +180,7 @@ class Run:
     def _has_ended(self) -> list[bool]:
         solved = self.solved_at > 0
         evaluated = self.evaluations.evaluated == self.experiment.evaluations
-        if self.experiment.counts_updates:
+        if self.experiment.is_game:
             return (evaluated | solved).tolist()
         done = self.episodes_done if self.experiment.budget.unit == EPISODES else self.steps_done
         return ((done >= self.experiment.budget.amount) & evaluated | solved).tolist()
@@ -217,6 +231,9 @@ class Run:
     def _learned(self, trial: int, prefix: str) -> Arrays:
         """The arrays of a trial's networks, by an agent's names."""
         assert self._arrays is not None
+        if prefix == STATE and any(name.startswith(KEPT) for name in self._arrays):
+            kept = {name.removeprefix(KEPT): x for name, x in self._arrays.items() if name.startswith(KEPT)}
+            return {name: array[trial] for name, array in kept.items()}
         own = f"trial/{trial}/{prefix}"  # where trials are kept apart
         if any(name.startswith(own) for name in self._arrays):
             parts = tuple(own + part for part in NETWORKS)
@@ -239,10 +256,15 @@ class Run:
     def _of_trials(self, name: str) -> Array:
         """A number that each trial's state has, int32 [trials]."""
         assert self._arrays is not None
-        if not self.experiment.counts_updates:
+        if not self.experiment.is_game:
             return self._array(STATE + name, (self.experiment.trials,), np.int32)
         places = range(self.experiment.trials)
         return np.array([self._array(f"trial/{place}/{STATE}{name}", (), np.int32) for place in places])
+
+    def state_of_trials(self, name: str) -> Array | None:
+        """A number that each trial's state has [trials], by its place there; None where there is none."""
+        array = (self._arrays or {}).get(STATE + name)
+        return array if array is not None and array.shape == (self.experiment.trials,) else None
 
     def _shape_of_curves(self) -> tuple[int, int]:
         assert self._arrays is not None
@@ -266,7 +288,7 @@ class Run:
             "status": "finished" if self.finished else f"{ended} of {experiment.trials} trials have ended",
         }
         if np.isfinite(latest).all():
-            of = "last evaluation" if experiment.counts_updates else f"last {SHOWN} episodes"
+            of = "last evaluation" if experiment.is_game else f"last {SHOWN} episodes"
             facts["mean return"] = f"{np.mean(latest):.4g} ({of}; worst trial {np.min(latest):.4g})"
         diverged = int(np.sum(self.diverged_at > 0))
         if diverged:
@@ -314,7 +336,7 @@ class Run:
         except ImportError:
             raise MacError("tables need pandas: pip install 'mean-actor-critic[pandas]'") from None
         numbers = self.experiment.trial_numbers()
-        if self.experiment.counts_updates:
+        if self.experiment.is_game:
             curve = self.curve()
             trial, point = np.nonzero(np.isfinite(curve.values))
             return pd.DataFrame(
@@ -327,6 +349,6 @@ class Run:
                 "episode": episode + 1,
                 "return": self.returns[trial, episode],
                 "length": self.lengths[trial, episode],
-                "steps": np.cumsum(self.lengths, axis=1, dtype=np.int64)[trial, episode],
+                "steps": self.curves.ended_at[trial, episode],
             }
         )

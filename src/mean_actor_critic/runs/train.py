@@ -22,6 +22,7 @@ from mean_actor_critic.environments.catalogue import (
     remember,
 )
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
+from mean_actor_critic.environments.spaces import parts_of
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import Answer, Progress, progress_display
@@ -29,16 +30,18 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs.loop import OnStart, OnStudy, Watchers, carry_on
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
-from mean_actor_critic.spec.checks import require_whole, settings_as_words
+from mean_actor_critic.spec.checks import plain, require_whole, settings_as_words
 from mean_actor_critic.spec.experiment import (
-    USUAL_BUDGETS,
     Budget,
     Experiment,
     checked_moments,
+    fitted,
+    learner_to_train,
     make_experiment,
     settings_for_engine,
+    usual_budget,
 )
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, STEPS
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, STEPS, learners_on
 from mean_actor_critic.spec.presets import Start, start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
@@ -81,9 +84,9 @@ def train(
         algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce", "reinforce", on games "a2c";
             or an estimator of your own: a function from `Evidence` to weights [time, action].
         trials: how many.
-        episodes: the budget of each trial in episodes; 200 by default.
-        steps: the budget of each trial in agent steps instead: on games the only one, 50 million by default (frames are
-            four times as many).
+        steps: the budget of each trial in agent steps; 100 000 by default, on games 50 million (frames are four times
+            as many).
+        episodes: the budget of each trial in episodes instead, which the learner "episodic" counts.
         until: end a trial early when its mean return is that high: over its last 100 episodes, or of its last
             evaluation where there are evaluations.
         evaluate_every: play evaluations that often, in the unit of the budget; on games every 200 000 steps.
@@ -91,7 +94,8 @@ def train(
         first_trial: the number of the first trial, to add trials to a study or to run one again alone.
         engine: "compiled" for JAX programs, "hosted" for environments in worker processes, "atari" for ALE's emulators;
             "auto" chooses.
-        learner: "episodic" or, on games, "rollout"; by default the engine's usual one.
+        learner: "replayed", with one setting for every environment, which is the default; "episodic", the paper's, also
+            where `episodes`, a preset, or a setting or algorithm of its own is asked for; on games "rollout".
         env_kwargs: keyword arguments for the environment.
         max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
             1000 if it has none.
@@ -124,6 +128,8 @@ def train(
         asked["evaluation_interval"] = evaluate_every
     if max_episode_steps is not None:
         asked["max_episode_steps"] = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
+    if learner is None and plain(snapshots) not in (0, ()) and engine_of(environment, engine) != "atari":
+        learner = "episodic"  # whose trials are told by episodes, as snapshots are
     spec, experiment, origin = plan(
         environment,
         algorithm,
@@ -196,12 +202,22 @@ def plan(
     else:
         spec = find_environment(environment, engine, env_kwargs, limit, seconds)
         engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
-    start = start_from(environment_name, name, engine=engine, max_episode_steps=limit, preset=preset, protocol=protocol)
+    if learner is None:
+        learner = learner_to_train(algorithm, engine, episodes=episodes, preset=preset, settings=settings)
+    start = start_from(
+        environment_name,
+        name,
+        engine=engine,
+        learner=learner,
+        max_episode_steps=limit,
+        preset=preset,
+        protocol=protocol,
+    )
     experiment = make_experiment(
         environment_name,
         algorithm,
         trials,
-        _budget(episodes, steps, engine),
+        _budget(episodes, steps, engine, learner),
         seed,
         {**start.settings, **settings},
         first_trial=first_trial,
@@ -214,6 +230,7 @@ def plan(
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
+    experiment = fitted(experiment, parts_of(spec.spaces.observation))
     return Plan(spec, experiment, _origin(start, experiment))
 
 
@@ -225,7 +242,7 @@ def _origin(start: Start, experiment: Experiment) -> str:
     return start.origin + (f"; given: {' '.join(settings_as_words(given))}" if given else "")
 
 
-def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
+def _budget(episodes: int | None, steps: int | None, engine: str, learner: str) -> Budget:
     """What each trial may use up: episodes or steps, whichever was asked for."""
     if episodes is not None and steps is not None:
         raise InputError("steps", steps, "either steps or episodes")
@@ -233,7 +250,7 @@ def _budget(episodes: int | None, steps: int | None, engine: str) -> Budget:
         return Budget(STEPS, steps)
     if episodes is not None:
         return Budget(EPISODES, episodes)
-    return USUAL_BUDGETS[engine]
+    return usual_budget(engine, learner)
 
 
 def resume(
@@ -354,8 +371,10 @@ def _signature() -> inspect.Signature:
     """That of `train` with every setting as a keyword, for completion in notebooks."""
     own = inspect.signature(train)
     known: dict[str, Any] = {}
-    for engine in ENGINES:  # where engines have different usual values, that of the first is shown
-        for name, s in settings_for_engine(engine).items():
+    # where learners or engines have different usual values, those of the general learner are shown, or of the first
+    pairs = [(ENGINES[0], GENERAL), *((engine, learner) for engine in ENGINES for learner in learners_on(engine))]
+    for engine, learner in pairs:
+        for name, s in settings_for_engine(engine, learner).items():
             known.setdefault(name, s.default)
     keyword = inspect.Parameter.KEYWORD_ONLY
     named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.spec.checks import unknown_name
 
-CRITIC, BASELINE, STATE_VALUES = "critic", "baseline", "state values"
+POLICY, CRITIC, BASELINE, STATE_VALUES = "policy", "critic", "baseline", "state values"
+PARTS = frozenset({POLICY, CRITIC, BASELINE, STATE_VALUES})
 
 
 class Algorithm(NamedTuple):
@@ -26,12 +27,12 @@ class Algorithm(NamedTuple):
 
 # In the paper's order. The colours are Okabe and Ito's, which colour-blind readers can tell apart.
 ALGORITHMS: dict[str, Algorithm] = {
-    "reinforce": Algorithm("REINFORCE", "the return", ("episodic",), frozenset(), "#7F7F7F", "#A9B0B8"),
+    "reinforce": Algorithm("REINFORCE", "the return", ("episodic",), frozenset({POLICY}), "#7F7F7F", "#A9B0B8"),
     "advantage_reinforce": Algorithm(
         "Adv. REINFORCE",
         "the return above a running average",
         ("episodic",),
-        frozenset({BASELINE}),
+        frozenset({POLICY, BASELINE}),
         "#CC79A7",
         "#E9A3CB",
     ),
@@ -39,23 +40,23 @@ ALGORITHMS: dict[str, Algorithm] = {
         "Actor-Critic",
         "the critic's value of the action taken",
         ("episodic",),
-        frozenset({CRITIC}),
+        frozenset({POLICY, CRITIC}),
         "#009E73",
         "#2FC89B",
     ),
     "advantage_actor_critic": Algorithm(
         "Adv. Actor-Critic",
         "that value above the state's (on games: what the paper calls A2C)",
-        ("episodic", "rollout"),
-        frozenset({CRITIC}),
+        ("episodic", "rollout", "replayed"),
+        frozenset({POLICY, CRITIC}),
         "#0072B2",
         "#56B4E9",
     ),
     "mac": Algorithm(
         "MAC",
         "the critic's values averaged over all actions",
-        ("episodic", "rollout"),
-        frozenset({CRITIC}),
+        ("episodic", "rollout", "replayed"),
+        frozenset({POLICY, CRITIC}),
         "#D55E00",
         "#FF8A3D",
     ),
@@ -63,9 +64,17 @@ ALGORITHMS: dict[str, Algorithm] = {
         "A2C (Baselines)",
         "the n-step return above the state's value",
         ("rollout",),
-        frozenset({CRITIC, STATE_VALUES}),
+        frozenset({POLICY, CRITIC, STATE_VALUES}),
         "#E69F00",
         "#F0B833",
+    ),
+    "q_learning": Algorithm(
+        "Q-learning",
+        "no policy: the action of the highest value, a few others for exploration",
+        ("replayed",),
+        frozenset({CRITIC}),
+        "#56B4E9",
+        "#8ED1F5",
     ),
 }
 
@@ -76,7 +85,12 @@ def algorithm_of(name: str) -> Algorithm:
         return ALGORITHMS[name]
     title = name.rpartition(":")[2].rpartition(".")[2]
     return Algorithm(
-        title, "an estimator given from Python", ("episodic",), frozenset({CRITIC, BASELINE}), "#56B4E9", "#8ED1F5"
+        title,
+        "an estimator given from Python",
+        ("episodic",),
+        frozenset({POLICY, CRITIC, BASELINE}),
+        "#56B4E9",
+        "#8ED1F5",
     )
 
 

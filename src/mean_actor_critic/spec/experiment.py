@@ -1,16 +1,16 @@
 """What to run: trials of one algorithm, by one learner, on one environment, for a budget."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.spec import paper
-from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of, checked_algorithm
+from mean_actor_critic.spec.algorithms import PARTS, algorithm_of, checked_algorithm
 from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, STEPS, Hyper, Setup, learners_on
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, Hyper, Part, Setup, learners_on
 from mean_actor_critic.spec.rules import GAME, RULES, EvaluationRules, GameRules, Rules
 from mean_actor_critic.spec.settings import Setting, is_whole, settings_of
 
@@ -47,12 +47,19 @@ class Budget(NamedTuple):
         return f"{self.amount:_} {self.unit if self.amount != 1 else self.unit.removesuffix('s')}"
 
 
+USUAL_STEPS = 100_000  # of a learner that counts steps, other than on games
 # Of each trial, by engine, unless said otherwise.
 USUAL_BUDGETS = {
     "compiled": Budget(EPISODES, 200),
     "hosted": Budget(EPISODES, 200),
     "atari": Budget(STEPS, paper.ATARI_STEPS),
 }
+
+
+def usual_budget(engine: str, learner: str) -> Budget:
+    """Of each trial, unless said otherwise."""
+    counts_steps = learner in LEARNERS and LEARNERS[learner].unit == STEPS
+    return Budget(STEPS, USUAL_STEPS) if counts_steps and engine != "atari" else USUAL_BUDGETS[engine]
 
 
 def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Setting]:
@@ -69,9 +76,36 @@ def usual_learner(algorithm: Any, engine: str) -> str:
     return next((name for name in there if name in able), there[0])
 
 
+def learner_to_train(
+    algorithm: Any,
+    engine: str,
+    *,
+    episodes: int | None = None,
+    preset: str | None = None,
+    settings: Collection[str] = (),
+) -> str:
+    """The learner to train with, unless one is named: the general one, or the paper's where something asks for it.
+
+    Args:
+        algorithm: its name, or an estimator.
+        engine: that plays.
+        episodes: a budget in episodes, which the paper counts.
+        preset: settings of the paper's learner, by name.
+        settings: names of those that are given.
+    """
+    usual = usual_learner(algorithm, engine)
+    if GENERAL not in learners_on(engine) or usual == GENERAL:
+        return usual
+    able = isinstance(algorithm, str) and GENERAL in algorithm_of(algorithm).learners and ":" not in algorithm
+    known = settings_for_engine(engine, GENERAL)
+    theirs = settings_for_engine(engine, usual)
+    asked_for = any(name in theirs and name not in known for name in settings)
+    return usual if not able or episodes is not None or preset is not None or asked_for else GENERAL
+
+
 def applicable_settings(algorithm: str, engine: str = "compiled", learner: str | None = None) -> list[str]:
     """Names of the settings that `algorithm` reads."""
-    foreign = {CRITIC, BASELINE, STATE_VALUES} - algorithm_of(algorithm).parts
+    foreign = PARTS - algorithm_of(algorithm).parts
     return [name for name, s in settings_for_engine(engine, learner).items() if s.limits.role not in foreign]
 
 
@@ -103,6 +137,11 @@ class Experiment:
         return self.setup.learner
 
     @property
+    def is_game(self) -> bool:
+        """Whether it is about an Atari game, of which only evaluations are recorded."""
+        return self.engine == "atari"
+
+    @property
     def counts_updates(self) -> bool:
         """Whether training is counted in updates of steps of several environments, not in episodes of one."""
         return self.clock.unit == STEPS
@@ -128,7 +167,7 @@ class Experiment:
     @property
     def environments(self) -> int:
         """Environments of a trial, stepped together."""
-        return self.rules.environments if isinstance(self.rules, GameRules) else 1
+        return self.rules.environments if isinstance(self.rules, GameRules) else getattr(self.setup, "environments", 1)
 
     @property
     def steps_per_update(self) -> int:
@@ -298,6 +337,14 @@ def make_experiment(
     return experiment
 
 
+def fitted(experiment: Experiment, parts: tuple[Part, ...]) -> Experiment:
+    """The experiment for an environment whose flattened observations consist of these parts."""
+    if not hasattr(experiment.setup, "parts"):
+        return experiment
+    setup: Any = experiment.setup
+    return dataclasses.replace(experiment, setup=dataclasses.replace(setup, parts=parts))
+
+
 def _checked_budget(given: "int | Budget", learner: str) -> Budget:
     unit, amount = given if isinstance(given, Budget) else (LEARNERS[learner].unit, given)
     if unit not in AMOUNTS:
@@ -317,7 +364,7 @@ def _require_extent(experiment: Experiment) -> None:
         if experiment.updates > MOST_UPDATES:
             allowed = f"at most {MOST_UPDATES} updates of {experiment.steps_per_update} steps"
             raise InputError("steps", experiment.budget.amount, allowed)
-        if interval < experiment.steps_per_update:
+        if (interval or experiment.is_game) and interval < experiment.steps_per_update:
             allowed = f"at least {experiment.steps_per_update}, the steps of an update"
             raise InputError("evaluation_interval", interval, allowed)
     if interval and -(-experiment.budget.amount // interval) > MOST_EVALUATIONS:

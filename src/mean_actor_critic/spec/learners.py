@@ -5,10 +5,11 @@ The fields below are the only place where a setting's default, meaning and limit
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, STATE_VALUES, algorithm_of
+from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, POLICY, STATE_VALUES, algorithm_of
 from mean_actor_critic.spec.settings import Limits, choice, is_whole, number, setting, switch, whole
 
 ACTIVATIONS = ("relu", "leaky_relu", "tanh")
@@ -117,10 +118,78 @@ class RolloutHyper:
     rms_epsilon: Any = number(1e-5, 1e-30, 1e9, "added to that mean before the root is taken")
 
 
+# --- replayed: one setting for every environment ---------------------------------------------------------------------
+
+VECTOR, CHOICE, IMAGE = "vector", "choice", "image"  # kinds of the parts of an observation
+
+
+class Part(NamedTuple):
+    """A part of a flattened observation: numbers, 0s and 1s, or the pixels of an image."""
+
+    kind: str  # VECTOR, CHOICE or IMAGE
+    shape: tuple[int, ...]
+    in_bytes: bool = False  # whether its numbers are whole, from 0 to 255
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayedSetup:
+    """Everything that shapes the compiled program."""
+
+    learner: ClassVar[str] = "replayed"
+
+    algorithm: str = "mac"
+    estimator: Callable[..., Any] | None = None  # no function can be given in the place of a known algorithm's
+    parts: tuple[Part, ...] = ()  # of observations, in their order when flattened
+    environments: int = whole(4, "environments of a trial, stepped together", high=1024)
+    hidden: tuple[int, ...] = setting((64, 64), _WIDTHS)
+    layer_norm: bool = switch(True, "normalise what each layer computes over its units")
+    critics: int = whole(2, "critics, of which targets take the lowest value and the policy the mean", high=8)
+    critic_target: str = choice(
+        "retrace", ("retrace", "tree_backup", "n_step", "one_step"), "what the critics learn towards"
+    )
+    policy_step: str = choice(
+        "mirror_descent", ("mirror_descent", "gradient"), "how the policy follows the critics", POLICY
+    )
+    normalize_observations: bool = switch(True, "scale observations by what was seen of them")
+    scale_rewards: bool = switch(True, "divide rewards by the size of returns")
+    novelty: bool = switch(True, "reward states that are unlike those seen before; it fades by itself")
+    replay_capacity: int = whole(100_000, "steps that the replay holds", high=100_000_000)
+    sequences: int = whole(16, "runs of steps in each update")
+    sequence_length: int = whole(8, "steps of each run", high=1000)
+    updates_per_step: int = whole(8, "updates after each step of all environments")
+    warm_up: int = whole(500, "agent steps with uniform actions before learning begins", low=0)
+
+    @property
+    def observation_dtype(self) -> str:
+        """How the replay keeps observations."""
+        return "uint8" if self.parts and all(part.in_bytes for part in self.parts) else "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayedHyper:
+    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
+
+    learning_rate: Any = number(1e-3, 0.0, 1e9, "of Adam, for all networks")
+    discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
+    trace_decay: Any = number(0.9, 0.0, 1.0, "the lambda of traces: 0 looks one step ahead")
+    target_rate: Any = number(0.015, 0.0, 1.0, "how far target networks follow in each update; 1: none lag behind")
+    temperature: Any = number(1.0, 1e-6, 1e9, "of a mirror-descent step: higher is smaller", POLICY)
+    uniform_pull: Any = number(0.1, 0.0, 1.0, "towards the uniform policy in each mirror-descent step", POLICY)
+    advantage_clip: Any = number(1.0, 0.0, 1e9, "standard deviations beyond which an advantage counts no more", POLICY)
+    entropy_weight: Any = number(0.05, 0.0, 1e9, "of the policy's entropy, in gradient steps", POLICY)
+    novelty_weight: Any = number(1.0, 0.0, 1e9, "of the bonus for new states, against rewards of the usual size")
+    exploration: Any = number(0.0, 0.0, 1.0, "share of uniform actions among those taken")
+
+
 # --- all of them -----------------------------------------------------------------------------------------------------
 
-Setup = EpisodicSetup | RolloutSetup
-Hyper = EpisodicHyper | RolloutHyper
+Setup = EpisodicSetup | RolloutSetup | ReplayedSetup
+Hyper = EpisodicHyper | RolloutHyper | ReplayedHyper
 
 
 class Shapes(NamedTuple):
@@ -158,7 +227,18 @@ LEARNERS: dict[str, LearnerSpec] = {
         ("atari",),
         "mean_actor_critic.learning.rollout",
     ),
+    "replayed": LearnerSpec(
+        "after each step of several environments, updates on replayed runs of steps (for any environment)",
+        ReplayedSetup,
+        ReplayedHyper,
+        STEPS,
+        ("compiled", "hosted"),
+        "mean_actor_critic.learning.replayed",
+    ),
 }
+
+
+GENERAL = "replayed"  # the learner for environments that nothing was tuned for, with one setting for all
 
 
 def learners_on(engine: str) -> list[str]:

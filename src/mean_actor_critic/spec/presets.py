@@ -94,6 +94,9 @@ _BASELINES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+# What the algorithms of the replayed learner need beyond its defaults: without a policy, something has to explore.
+_REPLAYED: dict[str, dict[str, Any]] = {"q_learning": {"exploration": 0.05}}
+
 TUNED, PAPER, PAPER_AREA = "tuned", "paper", "paper-area"
 PRESETS = {
     TUNED: {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER},
@@ -114,6 +117,7 @@ def start_from(
     algorithm: str,
     *,
     engine: str,
+    learner: str | None = None,
     max_episode_steps: int | None = None,
     preset: str | None = None,
     protocol: str | None = None,
@@ -124,6 +128,7 @@ def start_from(
         environment: its name.
         algorithm: its name.
         engine: that plays it.
+        learner: that learns; None for the engine's usual one.
         max_episode_steps: the environment's own time limit, in agent steps.
         preset: a name in `PRESETS`; None for "tuned", on environments other than games.
         protocol: a name in `PROTOCOLS`; None for "paper", on games.
@@ -137,10 +142,14 @@ def start_from(
         return _start_on_game(algorithm, "paper" if protocol is None else protocol)
     if protocol is not None:
         raise InputError("protocol", protocol, f"an Atari game, {GAME}…-v5")
+    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    if learner == "replayed":
+        if preset is not None:
+            raise InputError("preset", preset, "the learner episodic, which presets are for")
+        return Start({**limit, **_REPLAYED.get(algorithm, {})}, "general: one setting for every environment")
     name = TUNED if preset is None else preset
     like = "mac" if is_given(algorithm) else algorithm  # a function of a user's starts where MAC does
     found = settings_of_preset(environment, like, name)
-    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     if not found:
         origin = f"general: no settings were tuned for {algorithm} on {environment}"
     elif name == TUNED:

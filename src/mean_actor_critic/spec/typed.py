@@ -22,6 +22,22 @@ class Settings(TypedDict, total=False):
     critic_lr: Number
     discount: Number
     baseline_decay: Number
+    layer_norm: bool
+    critics: int
+    policy_step: str
+    scale_rewards: bool
+    novelty: bool
+    sequences: int
+    sequence_length: int
+    updates_per_step: int
+    warm_up: int
+    trace_decay: Number
+    target_rate: Number
+    temperature: Number
+    uniform_pull: Number
+    advantage_clip: Number
+    novelty_weight: Number
+    exploration: Number
     rollout_steps: int
     clip_rewards: bool
     schedule: str

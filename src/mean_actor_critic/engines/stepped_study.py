@@ -1,0 +1,341 @@
+"""A study whose learner is called after every step of several environments: all trials advance together.
+
+Who plays is one of two: `CompiledTrials`, environments as JAX programs, or `HostedTrials`, environments in worker
+processes. Everything else, from curves to checkpoints, is the same for both.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from mean_actor_critic.engines import compiled, devices, stepped
+from mean_actor_critic.engines.curves import KEPT, PLAYING, REPLAY, STATE, Curves, Ends, Evaluations
+from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.engines.play import compiled_returns, episodes_of_evaluation, hosted_returns
+from mean_actor_critic.engines.records import FIRST_COLUMNS, named_carried
+from mean_actor_critic.engines.stepped_hosted import HostedTrials, whole
+from mean_actor_critic.engines.updates import Carried
+from mean_actor_critic.environments.catalogue import EnvironmentSpec
+from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.errors import DamagedFileError
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import Networks
+from mean_actor_critic.progress import Progress
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.trees import Array, Arrays, named, require_arrays, restored
+
+SEGMENT_SECONDS = 0.5
+
+
+def choose_width(experiment: Experiment, trials: int) -> int:
+    """Trials of a group, which one device runs: as few groups as the cache allows, or as there are devices."""
+    if experiment.engine == "hosted":  # where each group has worker processes of its own
+        return math.ceil(trials / compiled.device_count())
+    return compiled.choose_width(experiment.setup, trials, compiled.device_count())
+
+
+class Trials(Protocol):
+    """All trials of an experiment at play, at the same step."""
+
+    def advance(self, steps: int, active: Array) -> stepped.Ended:
+        """Take so many steps of all environments of the trials that are active [trials].
+
+        Returns the episodes that ended [steps, trials, environments], on the host.
+        """
+
+    def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
+        """What trials [trials] carry, or a part of it, on the host."""
+
+    def arrays(self) -> Arrays:
+        """What else a checkpoint needs to go on, by name."""
+
+    def close(self) -> None:
+        """End whatever processes there are."""
+
+
+class _Block(NamedTuple):
+    """A group of lanes for every device. Arrays are spread over the devices."""
+
+    place: Array  # [lane] among the trials; the last is repeated to fill the block
+    trial: Any  # [lane] their numbers
+    hyper: Any
+    carried: Carried
+
+
+class CompiledTrials:
+    """Trials whose environments are JAX programs."""
+
+    def __init__(self, experiment: Experiment, environment: EnvironmentSpec, width: int, carried: Carried) -> None:
+        """With what trials [trials] carry, on the host."""
+        self._experiment = experiment
+        groups = math.ceil(experiment.trials / width)
+        count = min(compiled.device_count(), groups)
+        mesh = devices.mesh(count)
+        self._sharding = NamedSharding(mesh, PartitionSpec(devices.AXIS))
+        self._devices = count
+        limit = experiment.rules.max_episode_steps
+        self._program = stepped.segment_program(experiment.setup, limit, environment.build, mesh)
+        self._blocks = []
+        for first in range(0, groups * width, count * width):
+            place = np.minimum(np.arange(first, first + count * width), experiment.trials - 1)
+            own = (experiment.trial_numbers(), experiment.hyper_of_trials(), carried)
+            own = jax.device_put(jax.tree.map(lambda x, place=place: x[place], own), self._sharding)
+            self._blocks.append(_Block(place, *own))
+        self._step = int(np.max(carried.learner.update))
+
+    def advance(self, steps: int, active: Array) -> stepped.Ended:
+        """See `Trials`."""
+        shape = (steps, self._experiment.trials, self._experiment.environments)
+        ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
+        on_devices = functools.partial(jax.device_put, device=self._sharding)
+        first, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (self._step, steps))
+        for number, block in enumerate(self._blocks):
+            seed = np.uint32(self._experiment.seed)
+            playing = on_devices(active[block.place])
+            segment = self._program(seed, block.trial, block.hyper, block.carried, first, count, playing)
+            self._blocks[number] = block._replace(carried=segment.carried)
+            for all_, new in zip(ended, on_host(segment.ended), strict=True):
+                all_[:, block.place] = np.moveaxis(new, 0, 1)[:steps]
+        self._step += steps
+        return ended
+
+    def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
+        """See `Trials`."""
+        return jax.tree.map(
+            lambda *arrays: np.concatenate([on_host(array) for array in arrays])[: self._experiment.trials],
+            *(part(block.carried) for block in self._blocks),
+        )
+
+    def arrays(self) -> Arrays:
+        """See `Trials`: what these environments are at is part of what trials carry."""
+        return {}
+
+    def close(self) -> None:
+        """See `Trials`."""
+
+
+class SteppedStudy:
+    """All trials of an experiment, and their curves so far."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        environment: EnvironmentSpec,
+        width: int,
+        saved: Arrays | None,
+        limits: WorkerLimits,
+    ) -> None:
+        """Start at the beginning, or where the arrays of a checkpoint left off.
+
+        Raises:
+            DamagedFileError: the arrays are not those of this experiment.
+        """
+        self.experiment, self._environment, self._limits = experiment, environment, limits
+        hosted = experiment.engine == "hosted"
+        carried, self.curves, self.evaluations = _starting_point(experiment, environment, saved, hosted)
+        self._calls = np.array(carried.learner.update, np.int64)
+        self._ends = Ends(experiment)
+        self._trials: Trials = (
+            HostedTrials(experiment, environment, width, carried, saved, limits)
+            if hosted
+            else CompiledTrials(experiment, environment, width, carried)
+        )
+        self._played = self.curves.played
+        self._seconds_per_step = math.inf  # of all trials; unknown yet
+        self._recent = float("nan")
+        self.newly_evaluated: list[int] = []
+
+    # --- how far it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def steps_taken(self) -> int:
+        """Agent steps of training so far, over all trials."""
+        return int(self._calls.sum()) * self.experiment.steps_per_update
+
+    @property
+    def position(self) -> int:
+        """Agent steps and evaluations so far, over all trials."""
+        return self.steps_taken + int(self.evaluations.evaluated.sum())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every trial has been trained and evaluated as it should be."""
+        return bool(self._trained().all()) and not self._due().any()
+
+    def _solved(self) -> Array:
+        """Whether each trial was as good as `until` asks for when that was last looked at [trials]."""
+        if self.experiment.until is None:
+            return np.zeros(self.experiment.trials, bool)
+        looked_at = self._ends.looked_at(self.curves, self._calls * self.experiment.steps_per_update)
+        return self._ends.solved_at(looked_at, self.evaluations) > 0
+
+    def _trained(self) -> Array:
+        """Whether each trial has been trained as long as it should be [trials]."""
+        return (self._calls >= self.experiment.updates) | self._solved()
+
+    def _due(self) -> Array:
+        """Whether an evaluation of each trial is due before it is trained further [trials]."""
+        moments = [self.experiment.update_of_evaluation(number) for number in range(self.experiment.evaluations)]
+        following = np.array([*moments, np.iinfo(np.int64).max])[self.evaluations.evaluated]
+        return (self._calls >= following) & ~self._solved()
+
+    # --- advancing ---------------------------------------------------------------------------------------------------
+
+    def advance(self) -> Progress:
+        """Play and learn for about half a second, or evaluate.
+
+        Raises:
+            EnvironmentFault: an environment failed; all that was learned until then is kept.
+        """
+        self.newly_evaluated = []
+        waiting = self._trained() | self._due()
+        if waiting.all():
+            self._evaluate()
+        else:
+            self._train(~waiting)
+        amount = self.experiment.updates
+        done = np.where(self._trained(), amount, np.minimum(self._calls, amount)) * self.experiment.steps_per_update
+        total = amount * self.experiment.trials * self.experiment.steps_per_update
+        diverged_at, health = self._trials.carried(
+            lambda carried: (carried.learner.diverged_at, carried.learner.health)
+        )
+        entropy = float(np.mean(health.entropy.mean))
+        words = f"entropy {entropy:.0%}" if np.any(health.entropy.n) and entropy else ""
+        diverged = int(np.sum(diverged_at > 0))
+        return Progress(int(done.sum()), total, self._recent, diverged, words, steps=self.steps_taken)
+
+    def _train(self, active: Array) -> None:
+        now = int(self._calls[active].min())
+        affordable = max(1, min(stepped.SEGMENT_CAPACITY, int(SEGMENT_SECONDS / self._seconds_per_step)))
+        steps = min(affordable, self._barrier(now) - now)
+        started = time.perf_counter()
+        ended = self._trials.advance(steps, active)
+        elapsed = time.perf_counter() - started
+        # the first call compiles: what it took says nothing about a step
+        first_call = math.isinf(self._seconds_per_step)
+        self._seconds_per_step = SEGMENT_SECONDS / 8 if first_call else elapsed / steps
+        self._calls[active] += steps
+        self._record(ended, now)
+
+    def _barrier(self, now: int) -> int:
+        """The update at which something is to be looked at next."""
+        moments = [self.experiment.update_of_evaluation(number) for number in range(self.experiment.evaluations)]
+        moments.append(self.experiment.updates)
+        if self.experiment.until is not None:
+            every = self._ends.look_every // self.experiment.steps_per_update
+            moments.append((now // every + 1) * every)
+        return min(moment for moment in moments if moment > now)
+
+    def _record(self, ended: stepped.Ended, first: int) -> None:
+        """Put the episodes that ended into the curves, by the step with which they did."""
+        over = ended.length > 0
+        counts = over.sum(axis=(0, 2))
+        needed = int((self._played + counts).max())
+        if needed > self.curves.returns.shape[1]:
+            self.curves = self.curves.with_columns(2 * needed)
+        assert self.curves.ends is not None
+        for trial in np.flatnonzero(counts):
+            step, environment = np.nonzero(over[:, trial])
+            columns = slice(self._played[trial], self._played[trial] + counts[trial])
+            self.curves.returns[trial, columns] = ended.episode_return[step, trial, environment]
+            self.curves.lengths[trial, columns] = ended.length[step, trial, environment]
+            self.curves.ends[trial, columns] = (first + step + 1) * self.experiment.steps_per_update
+        self._played = self._played + counts
+        if over.any():
+            self._recent = float(ended.episode_return[over].mean())
+
+    def _evaluate(self) -> None:
+        """Let the trials for which it is time play a few episodes without learning."""
+        due = np.flatnonzero(self._due())
+        count, numbers = self.experiment.evaluation.evaluation_episodes, self.evaluations.evaluated[due]
+        actors = _actors(self.experiment.setup)(self._trials.carried(lambda carried: carried.learner))
+        for number in np.unique(numbers):
+            some = due[numbers == number]
+            episodes = episodes_of_evaluation(int(number), count)
+            if self.experiment.engine == "hosted":
+                own = jax.tree.map(lambda x, some=some: np.asarray(x)[some], actors)
+                trials = self.experiment.trial_numbers()[some]
+                scores = hosted_returns(self.experiment, self._environment, own, trials, episodes, self._limits)
+            else:
+                everyone = self.experiment.trial_numbers()
+                scores = compiled_returns(self.experiment, self._environment.build, actors, everyone, episodes)[some]
+            self.evaluations.scores[some, number, :count] = scores
+            self.evaluations.evaluated[some] += 1
+        self.newly_evaluated = due.tolist()
+
+    # --- for checkpoints and agents ----------------------------------------------------------------------------------
+
+    def arrays(self) -> Arrays:
+        """Everything that a checkpoint holds."""
+        carried = self._trials.carried()
+        curves = self.curves.with_columns(int(self._played.max(initial=0)))
+        kept = named(_kept(self.experiment.setup)(carried.learner), KEPT)
+        return {
+            **curves.arrays(),
+            **named_carried(carried),
+            **{name: np.asarray(array) for name, array in kept.items()},
+            **self.evaluations.arrays(),
+            **self._trials.arrays(),
+        }
+
+    def networks(self, trial: int) -> Networks:
+        """What an agent of one trial, by its place, keeps, on the host."""
+        kept = _kept(self.experiment.setup)(self._trials.carried(lambda carried: carried.learner))
+        return on_host(jax.tree.map(lambda x: x[trial], kept))
+
+    def close(self) -> None:
+        """End the worker processes, where there are any."""
+        self._trials.close()
+
+
+@functools.cache
+def _actors(setup: Any) -> Any:
+    """Compiled `(state [trials]) -> actor [trials]`."""
+    return jax.jit(jax.vmap(functools.partial(learner_of(setup).actor, setup)))
+
+
+@functools.cache
+def _kept(setup: Any) -> Any:
+    """Compiled `(state [trials]) -> what agents keep [trials]`."""
+    return jax.jit(jax.vmap(functools.partial(learner_of(setup).keep, setup)))
+
+
+def _starting_point(
+    experiment: Experiment, environment: EnvironmentSpec, saved: Arrays | None, hosted: bool
+) -> tuple[Carried, Curves, Evaluations]:
+    """The beginning, or where the arrays of a checkpoint left off."""
+    initial = stepped.initialiser(
+        experiment.setup, environment.spaces.flat_shapes, None if hosted else environment.build
+    )
+    seed, numbers = np.uint32(experiment.seed), experiment.trial_numbers()
+    evaluations = Evaluations.empty(experiment)
+    if saved is None:
+        curves = Curves.empty(experiment.trials, FIRST_COLUMNS, side_by_side=True)
+        return on_host(initial(seed, numbers)), curves, evaluations
+    template: Any = jax.eval_shape(initial, seed, numbers)
+    columns = saved["returns"].shape[1] if saved.get("returns", np.zeros(0)).ndim == 2 else 0
+    expected: dict[str, Any] = {
+        **named_carried(template),
+        **named(jax.eval_shape(_kept(experiment.setup), template.learner), KEPT),
+        **Curves.empty(experiment.trials, columns, side_by_side=True).arrays(),
+        **evaluations.arrays(),
+    }
+    own = {name: array for name, array in saved.items() if not (hosted and name.startswith(PLAYING))}
+    require_arrays(own, expected)
+    carried = Carried(*(
+        restored(part, saved, prefix)
+        for part, prefix in zip(template, (STATE, REPLAY, PLAYING), strict=True)
+    ))  # fmt: skip
+    curves = Curves(*(saved[name].copy() for name in Curves._fields))
+    if evaluations.arrays():
+        evaluations = Evaluations(**{name: saved[name].copy() for name in evaluations.arrays()})
+    in_limits = (evaluations.evaluated >= 0) & (evaluations.evaluated <= experiment.evaluations)
+    if np.any(carried.learner.update < 0) or not in_limits.all():
+        raise DamagedFileError("checkpoint: its curves do not fit its states")
+    return carried, curves, evaluations

@@ -1,0 +1,399 @@
+"""A learner for any environment with one setting: replayed runs of steps, two critics, and a policy that follows them.
+
+After each step of a trial's environments come some updates. The critics learn Retrace(λ) targets, with exact
+expectations over actions. The policy takes a mirror-descent step towards
+
+    π* ∝ π^(1 - κ) exp(A / η),
+
+the closed form of a natural-gradient step of Mean Actor-Critic, with a pull κ to uniform. What A is tells the
+algorithms apart (`ADVANTAGES`), and nothing else does. All scales are learned, so that no setting depends on units.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from mean_actor_critic.learning import novelty, scales
+from mean_actor_critic.learning.architectures import network_of
+from mean_actor_critic.learning.kernels import dense, log_softmax
+from mean_actor_critic.learning.networks import ILLEGAL, Networks, Scale, normalize, softmax, sum_over_actions
+from mean_actor_critic.learning.sequences import Rows
+from mean_actor_critic.learning.steps import optimizer_step
+from mean_actor_critic.learning.targets import traced
+from mean_actor_critic.learning.types import Batch, Context, Learner, Metrics, SequenceMemory
+from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
+from mean_actor_critic.spec.learners import CHOICE, Shapes
+from mean_actor_critic.spec.learners import ReplayedHyper as Hyper
+from mean_actor_critic.spec.learners import ReplayedSetup as Setup
+
+LARGEST_WEIGHT = 1e6  # beyond which a trial counts as diverged: layer normalisation would hide it for ever
+SMALLEST_SPREAD = 1e-8  # of advantages
+RAREST = 1e-6  # probability that an action taken is believed to have had at least
+_OPTIMIZER = optimizer_step("adam")
+
+Stack = Any  # weights of several networks of the same form: all the critics', then the policy's [network, …]
+
+
+class State(NamedTuple):
+    """Everything that a trial carries from one step of its environments to the next, but for the ring."""
+
+    networks: Stack
+    targets: Stack  # the same, lagging behind
+    optimizer: Any
+    observed: scales.Observed
+    returns: scales.Returns
+    spread: scales.Average  # of advantages
+    health: "Health"
+    novelty: Any  # a `Novelty`, or () without
+    update: Int[Array, ""]  # calls of `learn` so far
+    diverged_at: Int[Array, ""]  # the call (from 1) that was not finite; 0: none
+
+
+class Health(NamedTuple):
+    """What updates say of themselves, averaged over the latest: for people, not for learning."""
+
+    entropy: scales.Average  # of the policy, as a share of the uniform policy's; 0 without a policy
+    error: scales.Average  # mean square of the critics' error, in units of rewards after scaling
+
+
+class Actor(NamedTuple):
+    """What decides on actions: a stack of one policy, or of critics where there is no policy."""
+
+    networks: Stack
+    scale: Scale
+
+
+class Outputs(NamedTuple):
+    """What acting computes."""
+
+    logits: Float[Array, "*n action"]
+
+
+# --- what tells the algorithms apart ---------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """Replayed states, and all that is known of what to do there."""
+
+    policy: Float[Array, "n action"]
+    q: Float[Array, "n action"]
+    action: Int[Array, " n"]
+    behaviour: Float[Array, " n"]  # probability with which the action was taken then
+
+
+def all_actions(judged: Judged) -> Float[Array, "n action"]:
+    """Mean Actor-Critic: A(s, a) = Q(s, a) - Σ_b π(b) Q(s, b), for every action."""
+    return judged.q - sum_over_actions(judged.policy * judged.q)[:, None]
+
+
+def action_taken(judged: Judged) -> Float[Array, "n action"]:
+    """Its sampled-action twin: an estimate of the same from the one action taken, without bias.
+
+    The advantage of the action is divided by the probability that it had, and the others' is 0, less the mean of that
+    under the policy, which every estimate of an advantage has subtracted.
+    """
+    taken = jax.nn.one_hot(judged.action, judged.q.shape[-1])
+    advantage = sum_over_actions(taken * all_actions(judged)) / jnp.maximum(judged.behaviour, RAREST)
+    weights = taken * advantage[:, None]
+    return weights - sum_over_actions(judged.policy * weights)[:, None]
+
+
+# For q_learning there is no policy to improve: it acts by the critics.
+ADVANTAGES: dict[str, Callable[[Judged], Array]] = {
+    "mac": all_actions,
+    "advantage_actor_critic": action_taken,
+    "q_learning": all_actions,
+}
+
+
+# --- acting ----------------------------------------------------------------------------------------------------------
+
+
+def init(setup: Setup, shapes: Shapes, key: Array) -> State:
+    """A trial before its first step."""
+    networks_key, novelty_key = jax.random.split(key)
+    size = sum(part.size for part in setup.parts)
+    network = network_of(setup)
+    blank = network.shapes(*shapes)
+    keys = jax.random.split(networks_key, setup.critics + 1)
+    networks = jax.vmap(lambda key: network.init(key, blank))(keys)
+    tabular = all(part.kind == CHOICE for part in setup.parts)
+    return State(
+        networks=networks,
+        targets=networks,
+        optimizer=_OPTIMIZER.init(networks),
+        observed=scales.no_observations(size),
+        returns=scales.no_returns(setup.environments),
+        spread=scales.NOTHING,
+        health=Health(scales.NOTHING, scales.NOTHING),
+        novelty=novelty.init(novelty_key, size, tabular) if setup.novelty else (),
+        update=jnp.int32(0),
+        diverged_at=jnp.int32(0),
+    )
+
+
+def _scale(setup: Setup, state: State) -> Scale:
+    scale = scales.scale_of(state.observed, setup.parts)
+    if setup.normalize_observations:
+        return scale
+    return Scale(jnp.zeros_like(scale.mean), jnp.ones_like(scale.variance))
+
+
+def _has_policy(setup: Setup) -> bool:
+    return POLICY in algorithm_of(setup.algorithm).parts
+
+
+def actor(setup: Setup, state: State) -> Actor:
+    """The part of a state that plays."""
+    some = slice(-1, None) if _has_policy(setup) else slice(0, -1)
+    return Actor(jax.tree.map(lambda x: x[some], state.networks), _scale(setup, state))
+
+
+def _seen(scale: Scale, observation: Array) -> Float[Array, "*n observation"]:
+    return normalize(observation.astype(jnp.float32), *scale)
+
+
+def _outputs(setup: Setup, networks: Stack, seen: Float[Array, "n observation"]) -> Float[Array, "network n action"]:
+    each = network_of(setup).each
+    assert each is not None
+    return jax.vmap(lambda weights: each(weights, seen, dense))(networks)
+
+
+def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"], mask: Any = ()) -> Outputs:
+    """The policy in some states; without one, all weight is on the action of the highest value."""
+    seen = _seen(actor.scale, observation)
+    logits = jnp.mean(_outputs(setup, actor.networks, seen.reshape(-1, seen.shape[-1])), axis=0)
+    logits = _legal(logits.reshape(*seen.shape[:-1], logits.shape[-1]), mask)
+    if not _has_policy(setup):
+        logits = jnp.where(logits >= jnp.max(logits, axis=-1, keepdims=True), 0.0, ILLEGAL)
+    return Outputs(logits)
+
+
+def behaviour(
+    setup: Setup, context: Context, hyper: Hyper, logits: Float[Array, "n action"], mask: Any = ()
+) -> Float[Array, "n action"]:
+    """The probabilities with which actions are taken in training: uniform at first, then mostly the policy's."""
+    legal = jnp.ones_like(logits) if isinstance(mask, tuple) else mask.astype(jnp.float32)
+    uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
+    share = jnp.where(context.step * setup.environments < setup.warm_up, 1.0, hyper.exploration)
+    return (1 - share) * softmax(logits) + share * uniform
+
+
+def keep(setup: Setup, state: State) -> Networks:
+    """What an agent keeps of a state."""
+    playing = actor(setup, state)
+    return Networks(playing.networks, jax.tree.map(lambda x: x[:-1], state.networks), playing.scale)
+
+
+def player(networks: Networks) -> Actor:
+    """The actor that plays as an agent does."""
+    return Actor(networks.policy, networks.normalizer)
+
+
+def memory(setup: Setup) -> SequenceMemory:
+    """The replay."""
+    shape = (setup.updates_per_step, setup.sequences)
+    return SequenceMemory(setup.replay_capacity, setup.environments, shape, setup.sequence_length + 1)
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def learn(
+    setup: Setup, context: Context, hyper: Hyper, state: State, batch: Batch, sampled: Rows
+) -> tuple[State, Metrics]:
+    """Learn from a step of all environments [1, environment], and from rows [update, sequence, row] of the replay.
+
+    A trial that would become non-finite keeps its last finite state from then on.
+    """
+    learned = _observed(setup, context, hyper, state, batch)
+    enough = (context.step + 1) * setup.environments >= setup.warm_up
+    enough &= context.step + 1 >= setup.sequence_length + 1
+
+    def updates(state: State) -> State:
+        update = functools.partial(_update, setup, hyper)
+        return jax.lax.scan(
+            lambda state, lesson: (update(state, lesson), None), state, prepared(setup, hyper, state, sampled)
+        )[0]
+
+    learned = jax.lax.cond(enough, updates, lambda state: state, learned)
+    number = state.update + 1
+    healthy = (_largest(learned.networks) < LARGEST_WEIGHT) & jnp.isfinite(learned.spread.mean)
+    diverged_at = jnp.where((state.diverged_at == 0) & ~healthy, number, state.diverged_at)
+    kept = jax.tree.map(lambda new, old: jnp.where(diverged_at == 0, new, old), learned, state)
+    metrics = Metrics(jnp.sum(batch.reward), jnp.int32(setup.environments))
+    return kept._replace(update=number, diverged_at=diverged_at), metrics
+
+
+def _largest(networks: Stack) -> Float[Array, ""]:
+    """The largest weight; not a number if one is none."""
+    return functools.reduce(jnp.maximum, [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(networks)])
+
+
+def _observed(setup: Setup, context: Context, hyper: Hyper, state: State, batch: Batch) -> State:
+    """The state with a step's observations and rewards counted in."""
+    ended = (batch.terminated | batch.truncated)[0]
+    state = state._replace(
+        observed=scales.observe(state.observed, setup.parts, batch.observation[0]),
+        returns=scales.earn(state.returns, batch.reward[0], ended, hyper.discount),
+    )
+    if setup.novelty:
+        seen = _seen(_scale(setup, state), batch.observation[1])
+        state = state._replace(novelty=novelty.visit(state.novelty, seen, context.step))
+    return state
+
+
+class _Lagging(NamedTuple):
+    """What the target networks say of rows [sequence, row, action]."""
+
+    q: Float[Array, "sequence row action"]  # the lowest of the critics'
+    log_policy: Float[Array, "sequence row action"]
+
+
+class _Notes(NamedTuple):
+    """What an update says besides its loss."""
+
+    spread: scales.Average
+    entropy: Float[Array, ""]
+    error: Float[Array, ""]
+
+
+class Lesson(NamedTuple):
+    """Replayed rows [sequence, row] as the networks see them."""
+
+    rows: Rows
+    seen: Float[Array, "sequence*row observation"]  # scaled
+    reward: Float[Array, "sequence row"]  # scaled, with the bonus of the state that the action led to
+
+
+def prepared(setup: Setup, hyper: Hyper, state: State, rows: Rows) -> Lesson:
+    """Rows [*update, sequence, row], scaled; the same for all updates of a call, and so computed at once."""
+    shape = rows.action.shape
+    seen = _seen(_scale(setup, state), rows.observation)
+    reward = rows.reward / scales.reward_scale(state.returns) if setup.scale_rewards else rows.reward
+    if setup.novelty:
+        new = novelty.bonus(state.novelty, seen.reshape(-1, seen.shape[-1])).reshape(shape)
+        reward = reward + hyper.novelty_weight * (1 - hyper.discount) * jnp.roll(new, -1, axis=-1)
+    return Lesson(rows, seen.reshape(*shape[:-2], shape[-2] * shape[-1], -1), reward)
+
+
+def _update(setup: Setup, hyper: Hyper, state: State, lesson: Lesson) -> State:
+    """One step of all networks on runs of steps [sequence, row]."""
+    rows, seen, reward = lesson
+    outputs = _outputs(setup, state.targets, seen)
+    shape = (*rows.action.shape, outputs.shape[-1])
+    outputs = outputs.reshape(-1, *shape)
+    lagging = _Lagging(jnp.min(outputs[:-1], axis=0), log_softmax(_legal(outputs[-1], rows.mask)))
+
+    def loss(networks: Stack) -> tuple[Array, _Notes]:
+        online = _outputs(setup, networks, seen).reshape(-1, *shape)
+        return _loss(setup, hyper, state.spread, rows, reward, lagging, online)
+
+    gradient, notes = jax.grad(loss, has_aux=True)(state.networks)
+    health = Health(*map(scales.averaged, state.health, (notes.entropy, notes.error)))
+    networks, optimizer = _OPTIMIZER.step(state.networks, gradient, state.optimizer, hyper.learning_rate)
+    targets = jax.tree.map(lambda lag, now: lag + hyper.target_rate * (now - lag), state.targets, networks)
+    learned = {"networks": networks, "targets": targets, "optimizer": optimizer}
+    return state._replace(**learned, spread=notes.spread, health=health)
+
+
+def _legal(logits: Float[Array, "*n action"], mask: Any) -> Float[Array, "*n action"]:
+    """Logits by which only legal actions are taken."""
+    return logits if isinstance(mask, tuple) else jnp.where(mask, logits, ILLEGAL)
+
+
+def _loss(
+    setup: Setup,
+    hyper: Hyper,
+    spread: scales.Average,
+    rows: Rows,
+    reward: Float[Array, "sequence row"],
+    lagging: _Lagging,
+    outputs: Float[Array, "network sequence row action"],
+) -> tuple[Float[Array, ""], _Notes]:
+    """The sum of the critics' losses and the policy's, and what to note."""
+    q, logits = outputs[:-1], _legal(outputs[-1], rows.mask)
+    mean_q = jax.lax.stop_gradient(jnp.mean(q, axis=0))
+    log_policy = log_softmax(logits)
+    if _has_policy(setup):
+        policy = jax.lax.stop_gradient(jnp.exp(log_policy))
+    else:
+        policy = jax.nn.one_hot(jnp.argmax(_legal(mean_q, rows.mask), axis=-1), q.shape[-1])
+    # the last row of a run is only looked at from the one before, and an episode's last has no action
+    valid = (~rows.last).at[:, -1].set(False)
+    weight = valid / jnp.maximum(jnp.sum(valid), 1)
+    taken = jax.nn.one_hot(rows.action, q.shape[-1])
+    target = critic_target(setup, hyper, rows, reward, policy, lagging.q)
+    error = sum_over_actions(q * taken) - jax.lax.stop_gradient(target)
+    total = 0.5 * jnp.sum(weight * error**2)
+    mean_error = 2 * total / setup.critics
+    if not _has_policy(setup):
+        return total, _Notes(spread, jnp.float32(0), mean_error)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), Judged(policy, mean_q, rows.action, rows.behaviour))
+    advantage = ADVANTAGES[setup.algorithm](flat).reshape(policy.shape)
+    if not isinstance(rows.mask, tuple):
+        advantage = jnp.where(rows.mask, advantage, 0.0)
+    spread = scales.averaged(spread, jnp.sum(weight * jnp.mean(advantage**2, axis=-1)))
+    relative = advantage / jnp.maximum(jnp.sqrt(spread.mean), SMALLEST_SPREAD)
+    entropy = -sum_over_actions(jnp.exp(log_policy) * log_policy)
+    if setup.policy_step == "mirror_descent":
+        aim = softmax(_legal(improved(hyper, lagging.log_policy, relative), rows.mask))
+        of_policy = -sum_over_actions(jax.lax.stop_gradient(aim) * log_policy)
+    else:
+        of_policy = -sum_over_actions(policy * relative * log_policy) - hyper.entropy_weight * entropy
+    share = jnp.sum(weight * entropy) / math.log(max(2, q.shape[-1]))
+    return total + jnp.sum(weight * of_policy), _Notes(spread, share, mean_error)
+
+
+def improved(
+    hyper: Hyper, log_policy: Float[Array, "*n action"], advantage: Float[Array, "*n action"]
+) -> Float[Array, "*n action"]:
+    """Logits of π* ∝ π^(1 - κ) exp(A / η), with A in standard deviations and bounded."""
+    bounded = jnp.clip(advantage, -hyper.advantage_clip, hyper.advantage_clip)
+    return (1 - hyper.uniform_pull) * log_policy + bounded / hyper.temperature
+
+
+def critic_target(
+    setup: Setup,
+    hyper: Hyper,
+    rows: Rows,
+    reward: Float[Array, "sequence row"],
+    policy: Float[Array, "sequence row action"],
+    q: Float[Array, "sequence row action"],
+) -> Float[Array, "sequence row"]:
+    """What the critics are to say of the action in each row but the last.
+
+    Args:
+        setup: which target.
+        hyper: discount, and decay of traces.
+        rows: of the replay.
+        reward: of each step, in the critics' units.
+        policy: that is valued.
+        q: what is believed so far.
+    """
+    taken = jax.nn.one_hot(rows.action, q.shape[-1])
+    chosen = sum_over_actions(policy * taken)
+    trace = {
+        "retrace": jnp.minimum(1.0, chosen / jnp.maximum(rows.behaviour, RAREST)),
+        "tree_backup": chosen,
+        "n_step": jnp.ones_like(chosen),
+        "one_step": jnp.zeros_like(chosen),
+    }[setup.critic_target]
+    # nothing was done in an episode's last row, and of the run's last it is not known what came of it
+    trace = jnp.where(rows.last, 0.0, hyper.trace_decay * trace).at[:, -1].set(0.0)
+    target = traced(
+        reward[:, :-1],
+        jnp.where(rows.terminated[:, :-1], 0.0, hyper.discount),
+        sum_over_actions(policy * q)[:, 1:],
+        sum_over_actions(q * taken)[:, 1:],
+        trace[:, 1:],
+    )
+    return jnp.pad(target, ((0, 0), (0, 1)))
+
+
+LEARNER = Learner(init, actor, act, learn, keep, player, memory, behaviour=behaviour)

@@ -1,0 +1,120 @@
+"""Running statistics that make settings independent of an environment's units: of observations, returns, advantages."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from mean_actor_critic.learning.networks import Scale
+from mean_actor_critic.spec.learners import IMAGE, VECTOR, Part
+
+SMALLEST_SHARE = 1e-4  # of a number's mean that its deviation is taken to be at least: below it, float32 rounds
+SMALLEST_RETURN = 1e-30  # what rewards are divided by at least
+
+
+class Observed(NamedTuple):
+    """Of observations so far: mean and sum of squared deviations of each number, and the largest of all."""
+
+    mean: Float[Array, " observation"]
+    squares: Float[Array, " observation"]
+    largest: Float[Array, " observation"]  # absolute; of an image, the same for all its pixels
+    n: Float[Array, ""]  # how many
+
+
+def no_observations(size: int) -> Observed:
+    """Before the first."""
+    return Observed(jnp.zeros(size), jnp.zeros(size), jnp.zeros(size), jnp.float32(0))
+
+
+def observe(observed: Observed, parts: tuple[Part, ...], new: Any) -> Observed:
+    """Count some observations [n, observation] in (Chan et al. 1979: a batch at a time, without loss of digits)."""
+    n = len(new)
+    new = new.astype(jnp.float32)
+    mean = jnp.mean(new, axis=0)
+    delta, count = mean - observed.mean, observed.n + n
+    squares = jnp.sum((new - mean) ** 2, axis=0) + delta**2 * observed.n * n / count
+    highest = jnp.max(jnp.abs(new), axis=0)
+    pieces = jnp.split(highest, _boundaries(parts))
+    whole = [
+        jnp.broadcast_to(jnp.max(piece), piece.shape) if part.kind == IMAGE else piece
+        for part, piece in zip(parts, pieces, strict=True)
+    ]
+    largest = jnp.maximum(observed.largest, jnp.concatenate(whole))
+    return Observed(observed.mean + delta * n / count, observed.squares + squares, largest, count)
+
+
+def scale_of(observed: Observed, parts: tuple[Part, ...]) -> Scale:
+    """What observations are shifted and divided by: numbers by mean and deviation, images by the largest pixel.
+
+    Choices, which are 0 or 1, stay as they are: a rare one would be blown up.
+    """
+    known = observed.n > 0
+    variance = observed.squares / jnp.maximum(observed.n, 1)
+    variance = jnp.maximum(variance, (SMALLEST_SHARE * observed.mean) ** 2)
+    means, variances = [], []
+    boundaries = _boundaries(parts)
+    pieces = zip(*(jnp.split(x, boundaries) for x in (observed.mean, variance, observed.largest)), strict=True)
+    for part, (mean, spread, largest) in zip(parts, pieces, strict=True):
+        zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
+        means.append(mean if part.kind == VECTOR else zeros)
+        if part.kind == VECTOR:
+            variances.append(jnp.where(known, spread, ones))
+        else:
+            variances.append(jnp.where(largest > 0, largest**2, ones) if part.kind == IMAGE else ones)
+    return Scale(jnp.concatenate(means), jnp.concatenate(variances))
+
+
+def _boundaries(parts: tuple[Part, ...]) -> list[int]:
+    ends, end = [], 0
+    for part in parts[:-1]:
+        end += part.size
+        ends.append(end)
+    return ends
+
+
+class Returns(NamedTuple):
+    """The mean square of discounted returns as they build up, from 0 at the beginning of an episode."""
+
+    so_far: Float[Array, " environment"]
+    mean_square: Float[Array, ""]
+    n: Float[Array, ""]  # how many
+
+
+def no_returns(environments: int) -> Returns:
+    """Before the first reward."""
+    return Returns(jnp.zeros(environments), jnp.float32(0), jnp.float32(0))
+
+
+def earn(
+    returns: Returns, reward: Float[Array, " environment"], ended: Bool[Array, " environment"], discount: Any
+) -> Returns:
+    """Count the rewards of a step in."""
+    so_far = discount * returns.so_far + reward
+    count = returns.n + len(reward)
+    mean_square = returns.mean_square + (jnp.mean(so_far**2) - returns.mean_square) * len(reward) / count
+    return Returns(jnp.where(ended, 0.0, so_far), mean_square, count)
+
+
+def reward_scale(returns: Returns) -> Float[Array, ""]:
+    """What rewards are divided by; 1 as long as there was none."""
+    size = jnp.sqrt(returns.mean_square)
+    return jnp.where(size > SMALLEST_RETURN, size, 1.0)
+
+
+class Average(NamedTuple):
+    """An exponential average, unbiased from the first value on."""
+
+    mean: Float[Array, ""]
+    n: Float[Array, ""]  # values so far
+
+
+MEMORY = 100.0  # values that it goes back
+_ZERO: Any = np.float32(0)
+NOTHING = Average(_ZERO, _ZERO)
+
+
+def averaged(average: Average, value: Float[Array, ""]) -> Average:
+    """Count another value in."""
+    n = average.n + 1
+    return Average(average.mean + jnp.maximum(1 / n, 1 / MEMORY) * (value - average.mean), n)

@@ -1,0 +1,119 @@
+"""Networks by observation: every kind is seen, played and kept; layer normalisation is what it is defined as."""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import mean_actor_critic as mac
+from mean_actor_critic.environments.spaces import flatten, parts_of
+from mean_actor_critic.learning import torsos
+from mean_actor_critic.learning.kernels import dense
+from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part
+
+KINDS = {
+    "vector": spaces.Box(-np.inf, np.inf, (3,), np.float32),
+    "tabular": spaces.Discrete(7),
+    "bytes": spaces.Box(0, 255, (5,), np.uint8),
+    "image, channels last": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+    "image, channels first": spaces.Box(0, 1, (4, 10, 10), np.float32),
+    "image, binary": spaces.Box(0, 1, (10, 10, 4), bool),
+    "screens": spaces.Box(0, 255, (2, 40, 40), np.uint8),
+    "mixture": spaces.Dict({"map": spaces.Box(0, 255, (6, 6, 2), np.uint8), "speed": spaces.Box(-1, 1, (2,)),
+                            "gear": spaces.Discrete(3)}),
+}  # fmt: skip
+
+
+class Shown(gymnasium.Env):
+    """Shows anything at all for a few steps."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space):
+        self.observation_space = space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.observation_space.sample(), float(action), self.time == 4, False, {}
+
+
+def test_parts_say_what_is_an_image_and_what_fits_into_bytes():
+    found = {name: parts_of(space) for name, space in KINDS.items()}
+    assert found["vector"] == (Part(VECTOR, (3,)),)
+    assert found["tabular"] == (Part(CHOICE, (7,), in_bytes=True),)
+    assert found["bytes"] == (Part(VECTOR, (5,), in_bytes=True),)
+    assert found["image, channels last"] == (Part(IMAGE, (7, 7, 3), in_bytes=True),)
+    assert found["image, binary"] == (Part(IMAGE, (10, 10, 4), in_bytes=True),)
+    assert [part.kind for part in found["mixture"]] == [CHOICE, IMAGE, VECTOR]  # a Dict is in the order of its keys
+    assert torsos.image_shape(found["image, channels first"][0]) == (10, 10, 4)
+    assert torsos.image_shape(found["screens"][0]) == (40, 40, 2)
+    assert parts_of(spaces.Box(-1, 1, (3, 4))) == (Part(VECTOR, (12,)),)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numpy_and_jax_see_the_same(kind):
+    space = KINDS[kind]
+    space.seed(0)
+    parts = parts_of(space)
+    seen = np.stack([flatten(space, space.sample()) for _ in range(4)]) / 10
+    shapes = torsos.torso_shapes(parts, (8, 6), 3, layer_norm=True)
+    weights = torsos.initial_torso(jax.random.key(0), shapes)
+    fast = jax.jit(functools.partial(torsos.torso_outputs, parts, dense=dense))(weights, jnp.asarray(seen))
+    plain = torsos.torso_outputs(parts, jax.tree.map(np.asarray, weights), seen.astype(np.float32))
+    assert fast.shape == (4, 3)
+    np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_an_image_is_the_same_image_wherever_its_channels_are():
+    first, last = Part(IMAGE, (3, 8, 8)), Part(IMAGE, (8, 8, 3))
+    image = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
+    weights = torsos.initial_torso(jax.random.key(0), torsos.torso_shapes((last,), (4,), 2, layer_norm=True))
+    one = torsos.torso_outputs((last,), weights, jnp.asarray(image.reshape(2, -1)))
+    other = torsos.torso_outputs((first,), weights, jnp.asarray(np.moveaxis(image, -1, 1).reshape(2, -1)))
+    np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_layers_are_normalised_as_defined():
+    random, part = np.random.default_rng(0), Part(VECTOR, (5,))
+    weights = torsos.initial_torso(jax.random.key(0), torsos.torso_shapes((part,), (16,), 2, layer_norm=True))
+    (layer,) = weights.hidden
+    layer = layer._replace(
+        layer=layer.layer._replace(bias=jnp.asarray(random.normal(size=16), jnp.float32)),
+        gain=jnp.asarray(random.normal(size=16), jnp.float32),
+        shift=jnp.asarray(random.normal(size=16), jnp.float32),
+    )
+    weights, x = weights._replace(hidden=(layer,)), random.normal(size=(6, 5)).astype(np.float32)
+    inner = x @ np.asarray(layer.layer.weight) + np.asarray(layer.layer.bias)
+    scaled = (inner - inner.mean(-1, keepdims=True)) / np.sqrt(inner.var(-1, keepdims=True) + torsos.EPSILON)
+    hidden = np.maximum(scaled * np.asarray(layer.gain) + np.asarray(layer.shift), 0)
+    wanted = hidden @ np.asarray(weights.head.weight) + np.asarray(weights.head.bias)
+    np.testing.assert_allclose(torsos.torso_outputs((part,), weights, jnp.asarray(x)), wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tabular", "mixture"])
+def test_every_kind_is_trained_on_resumed_and_kept(kind, tmp_path):
+    space = KINDS[kind]
+    settings = {"hidden": (4,), "sequences": 2, "sequence_length": 2, "updates_per_step": 1, "environments": 2}
+    make = functools.partial(Shown, space)
+    run = mac.train(make, steps=24, out=tmp_path / "run", progress=False, warm_up=8, replay_capacity=40, **settings)
+    assert run.finished
+    assert run.experiment.learner == "replayed"
+    agent = run.agent()
+    agent.save(tmp_path / "agent.safetensors")
+    again = mac.Agent.load(tmp_path / "agent.safetensors")
+    seen = space.sample()
+    np.testing.assert_array_equal(agent.action_probabilities(seen), again.action_probabilities(seen))
+    longer = mac.resume(run, make, steps=32, progress=False)
+    assert longer.finished
+    assert longer.steps_done.tolist() == [32]
