@@ -69,7 +69,9 @@ def initialiser(setup: Any, shapes: Shapes, build: Build | None) -> Callable[...
         keys = jax.random.split(stepping_keys(seed, trial, jnp.int32(-1)).environment, setup.environments)
         return carried._replace(playing=jax.vmap(functools.partial(_reset, build()))(keys))
 
-    return jax.jit(jax.vmap(begin, in_axes=(None, 0)))
+    # One after the other: orthogonal weights come from LAPACK, which shares out a batch among XLA's own threads, and
+    # where these are busy both wait for ever.
+    return jax.jit(lambda seed, trial: jax.lax.map(functools.partial(begin, seed), trial))
 
 
 def _shown(world: Any, state: Any, key: Array) -> Float[Array, " observation"]:

@@ -121,7 +121,7 @@ def init(setup: Setup, shapes: Shapes, key: Array) -> State:
     network = network_of(setup)
     blank = network.shapes(*shapes)
     keys = jax.random.split(networks_key, setup.critics + 1)
-    networks = jax.vmap(lambda key: network.init(key, blank))(keys)
+    networks = jax.lax.map(lambda key: network.init(key, blank), keys)  # see `stepped.initialiser`
     tabular = all(part.kind == CHOICE for part in setup.parts)
     return State(
         networks=networks,
