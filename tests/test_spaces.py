@@ -19,7 +19,16 @@ from mean_actor_critic.environments import catalogue
 from mean_actor_critic.environments.catalogue import environment_of, find_environment
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import worker
-from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, size, spaces_from_json
+from mean_actor_critic.environments.spaces import (
+    FormError,
+    Spaces,
+    check_spaces,
+    flatten,
+    parts_of,
+    size,
+    spaces_from_json,
+    texts_in,
+)
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.runs.train import resume, train
@@ -202,7 +211,6 @@ def test_a_worker_takes_nothing_but_single_observations_of_the_space(lane_of, sp
 UNSUPPORTED = {
     "Graph": spaces.Graph(spaces.Box(-1, 1, (3,)), None),
     "Sequence": spaces.Sequence(TWO),
-    "Text": spaces.Text(5),
     "OneOf": spaces.OneOf([TWO, TWO]),
 }
 
@@ -222,6 +230,27 @@ def test_actions_that_are_not_discrete_are_refused(action):
     message = message_of(lambda: check_spaces("mine", spaces.Box(-1, 1, (2,)), action))
     for word in ("'mine'", "a Discrete action space", f"this one's is {action}"):
         assert word in message
+
+
+@any_values
+def test_text_in_an_observation_is_left_out_wherever_it_stands(space, seed):
+    (value,) = samples(space, seed, 1)
+    mission = spaces.Text(9)
+    told = spaces.Dict(a=mission, b=spaces.Tuple([space, mission]))
+    checked = check_spaces("mine", told, TWO)
+    assert checked.observation_size == size(space)
+    assert parts_of(told) == parts_of(space)
+    assert texts_in(told) == ["['a']", "['b'][1]"]
+    again = spaces_from_json(json.loads(json.dumps(checked.to_json()))).observation
+    for own in (told, again):
+        np.testing.assert_array_equal(flatten(own, {"a": "go", "b": (value, "")}), flatten(space, value))
+        with pytest.raises(FormError, match=r"\['a'\]"):
+            flatten(own, {"a": 3, "b": (value, "go")})
+
+
+def test_text_alone_is_refused_by_name():
+    for word in ("'mine'", "this one's is Text", "MultiBinary"):
+        assert word in message_of(lambda: check_spaces("mine", spaces.Text(5), TWO))
 
 
 def test_a_space_of_no_numbers_is_refused():

@@ -1,8 +1,8 @@
 """What an environment shows and takes: observations as vectors, actions as numbers from 0. NumPy and Gymnasium only.
 
 Observation spaces flatten as Gymnasium flattens them: numbers as they are, choices one-hot, the parts of a Dict or
-Tuple one after the other. Written for batches too, because agents meet both single observations and those of vector
-environments.
+Tuple one after the other. Text, such as MiniGrid's missions, flattens to no numbers: networks here do not read. Written
+for batches too, because agents meet both single observations and those of vector environments.
 """
 
 import math
@@ -16,7 +16,7 @@ from gymnasium import spaces
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part, Shapes
 
-SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, whose text is left out"
 LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
 _NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)))
 SMALLEST_IMAGE = 5  # pixels of its shorter side
@@ -65,6 +65,8 @@ def parts_of(space: Any) -> tuple[Part, ...]:
     """What a flattened observation consists of, in its order."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return tuple(part for own in _parts(space) for part in parts_of(own))
+    if is_text(space):
+        return ()
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return (Part(CHOICE, (size(space),), in_bytes=True),)
     in_bytes = isinstance(space, spaces.MultiBinary) or space.dtype.name in ("bool", "uint8")
@@ -88,6 +90,21 @@ def _is_image(shape: tuple[int, ...], in_bytes: bool) -> bool:
     return min(height, width) >= SMALLEST_IMAGE
 
 
+def is_text(space: Any) -> bool:
+    """Whether a space's values are text: Gymnasium's `Text`, or a space of somebody's own."""
+    dtype = getattr(space, "dtype", None)
+    return dtype is not None and np.dtype(dtype).kind == "U"
+
+
+def texts_in(space: Any, name: str = "") -> list[str]:
+    """Where in an observation there is text, such as ['mission']."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        keys = space.spaces.keys() if isinstance(space, spaces.Dict) else range(len(space.spaces))
+        named = zip(keys, _parts(space), strict=True)
+        return [text for key, part in named for text in texts_in(part, f"{name}[{key!r}]")]
+    return [name] if is_text(space) else []
+
+
 def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
     """The spaces of environment `name`, if the algorithms can use them.
 
@@ -96,7 +113,7 @@ def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
     """
     if not isinstance(action, spaces.Discrete):
         raise InputError("environment", name, f"a Discrete action space; this one's is {_brief(action)}")
-    unsupported = _first_unsupported(observation)
+    unsupported = observation if is_text(observation) else _first_unsupported(observation)
     if unsupported is not None or observation is None:
         within = "" if unsupported is observation else f" within {_brief(observation)}"
         raise InputError(
@@ -120,7 +137,7 @@ def _first_unsupported(space: Any) -> Any:
             return space
         return next((bad for part in _parts(space) if (bad := _first_unsupported(part)) is not None), None)
     plain = isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
-    return None if plain else space
+    return None if plain or is_text(space) else space
 
 
 def _parts(space: Any) -> "list[gymnasium.Space[Any]]":
@@ -135,6 +152,8 @@ def size(space: Any) -> int:
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
         return int(np.sum(space.nvec))
+    if is_text(space):
+        return 0
     return math.prod(space.shape)
 
 
@@ -158,6 +177,10 @@ def flatten(space: Any, value: Any) -> Array:
         array = np.asarray(value)
     except (TypeError, ValueError):
         raise FormError("is not an array of numbers") from None
+    if is_text(space):
+        if array.dtype.kind != "U":
+            raise FormError(f"has dtype {array.dtype}, not text")
+        return np.zeros((*array.shape, 0), np.float32)
     # float64 for a float32 Box is common and harmless; floats for choices, or objects for numbers, are neither
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise FormError(f"has dtype {array.dtype}, not {space.dtype}")
@@ -213,6 +236,8 @@ def _to_json(space: Any) -> dict[str, Any]:
         return {"kind": "MultiDiscrete", "n": space.nvec.tolist(), "start": start.tolist()}
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "MultiBinary", "shape": list(space.shape)}
+    if is_text(space):
+        return {"kind": "Text"}
     return {"kind": "Box", "shape": list(space.shape), "dtype": space.dtype.name}
 
 
@@ -241,6 +266,8 @@ def _described_size(document: Any, depth: int = 0) -> int:
     if depth > DEEPEST:
         raise ValueError("too deep")
     kind = document["kind"]
+    if kind == "Text":
+        return 0
     if kind in ("Dict", "Tuple"):
         parts = document["parts"].values() if kind == "Dict" else document["parts"]
         return sum(_described_size(part, depth + 1) for part in parts)
@@ -261,6 +288,8 @@ def _from_json(document: Any) -> "gymnasium.Space[Any]":
         return spaces.Dict([(str(key), _from_json(part)) for key, part in document["parts"].items()])
     if kind == "Tuple":
         return spaces.Tuple([_from_json(part) for part in document["parts"]])
+    if kind == "Text":
+        return spaces.Text(1)
     if kind == "Discrete":
         return spaces.Discrete(document["n"], start=document["start"])
     if kind == "MultiDiscrete":

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from mean_actor_critic.environments.hosted.factory import FactoryError
 from mean_actor_critic.environments.seeds import reset_seed
-from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten
+from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, texts_in
 from mean_actor_critic.errors import InputError
 
 EPISODES = 5
@@ -52,6 +52,9 @@ def check(channel: Any, name: str, factory: Callable[..., "gymnasium.Env[Any, An
         return channel.tell(level="problem", text=str(fault))
     size = spaces.observation_size
     channel.tell(level="ok", text=f"{spaces.actions} actions, observations of {size} numbers when flattened")
+    texts = texts_in(spaces.observation)
+    if texts:
+        channel.tell(level="note", text=f"an agent is not shown the text in observations: {', '.join(texts)}")
     try:
         for finding in itertools.chain(_gymnasium_s_view(channel, factory), _ours(channel, environment, spaces)):
             channel.tell(**finding._asdict())
