@@ -8,6 +8,8 @@ import pytest
 import mean_actor_critic as mac
 from helpers import arrays_of
 from mean_actor_critic.engines import hosted, hosted_study
+from mean_actor_critic.engines.curves import Ends
+from mean_actor_critic.reports.evaluations import scores_in_words
 from mean_actor_critic.runs.run import AGENTS
 from short_runs import (
     BOTH,
@@ -115,3 +117,64 @@ def test_agents_are_kept_while_other_trials_learn(tmp_path, monkeypatch):
     for trial in range(5):
         last = mac.Agent.load(run.path / AGENTS / f"episode-000000000004-{trial}.safetensors")
         assert_same_agents(last, run.agent(trial))
+
+
+# --- by the most probable actions as well ----------------------------------------------------------------------------
+
+# nothing in it is random: by the most probable actions, an agent comes to the same in every episode
+CLIFF = {"trials": 2, "seed": 4, "max_episode_steps": 12, "evaluation_episodes": 3, "progress": False}
+LEARNERS = {
+    "episodic": {"episodes": 5, "evaluate_every": 3, "evaluation_greedy": True, "critic_target": "expected_sarsa"},
+    "replayed": {"steps": 100, "evaluate_every": 60, "warm_up": 96, "hidden": (8,), "sequences": 2, "environments": 2},
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@BOTH
+def test_the_most_probable_actions_are_played_beside_sampled_ones(engine, learner, tmp_path):
+    limits = {"workers": 1} if engine == "hosted" else {}
+    settings = {**CLIFF, **LEARNERS[learner], **limits, "engine": engine, "learner": learner}
+    run = mac.train("CliffWalking-v1", "mac", out=tmp_path / "run", **settings)
+    done = run.evaluations
+    assert done.greedy_scores.shape == done.scores.shape == (2, 2, 3)
+    assert len(np.unique(done.scores)) > 2
+    np.testing.assert_array_equal(done.greedy_scores.min(-1), done.greedy_scores.max(-1))
+    now = mac.evaluate(run, 3, deterministic=True, workers=1)
+    np.testing.assert_array_equal(done.greedy_scores[:, -1], now)
+    np.testing.assert_array_equal(run.curve(of="greedy evaluations").values, done.greedy_means)
+
+
+def test_the_most_probable_actions_change_no_other_bit(evaluated, tmp_path):
+    run = train(tmp_path / "run", evaluated.experiment.engine, **EVALUATED, evaluation_greedy=True)
+    others = {name: array for name, array in arrays_of(run).items() if name != "greedy_scores"}
+    assert_same_arrays(arrays_of(evaluated), others)
+
+
+def test_the_most_probable_actions_decide_where_they_are_played(tmp_path):
+    run = train(tmp_path / "run", **EVALUATED, evaluation_greedy=True, until=1000.0)
+    sampled = np.full((TRIALS, 3, 4), 5.0, np.float32)
+    greedy = np.stack([np.full((3, 4), trial, np.float32) for trial in (0, 999, 1000)])
+    done = run.evaluations._replace(scores=sampled, greedy_scores=greedy)
+    assert Ends(run.experiment).solved_at(run.curves, done).tolist() == [0, 0, 1]
+    assert Ends(run.experiment).solved_at(run.curves, done._replace(greedy_scores=None)).tolist() == [0, 0, 0]
+    for trial in range(TRIALS):
+        kept = {file.stem for file in (run.path / AGENTS).glob(f"*-{trial}.safetensors")}
+        best = mac.Agent.load(run.path / AGENTS / f"best-{trial}.safetensors")
+        last = run.evaluations.greedy_means[trial].argmax() == 2
+        assert kept == {f"best-{trial}", f"episode-000000000007-{trial}"}
+        assert np.array_equal(weights_of(best)[0], weights_of(run.agent(trial))[0]) == last
+
+
+def test_evaluations_are_named_by_their_actions(tmp_path):
+    run = train(tmp_path / "run", **EVALUATED, evaluation_greedy=True)
+    table = run.to_pandas("evaluations")
+    np.testing.assert_allclose(table["greedy_mean_score"], run.evaluations.greedy_means.ravel())
+    np.testing.assert_allclose(table["mean_score"], run.evaluations.means.ravel())
+    assert run.plot(of="greedy evaluations").axes[0].get_ylabel() == "Return of evaluations, most probable actions"
+    found = dict(scores_in_words(run))
+    assert (
+        found["the last evaluation, most probable actions"].summary.mean == run.evaluations.greedy_means[:, -1].mean()
+    )
+    assert found["the last evaluation, sampled actions"].summary.mean == run.evaluations.means[:, -1].mean()
+    with pytest.raises(mac.InputError, match="evaluation_greedy"):
+        evaluated_run("compiled").curve(of="greedy evaluations")

@@ -120,10 +120,10 @@ def _advance(
         active = left > 0 if limited else None
         keys = jax.vmap(functools.partial(training_keys, seed))(trial, carried.learner.episode)
         batch = rollout(setup, limit, build, learner.actor(setup, carried.learner), keys, active=active)
-        learn = _over_lanes(functools.partial(update, setup, context_of(batch)), lanes)
+        learn = over_lanes(functools.partial(update, setup, context_of(batch)), lanes)
         new, one = learn(hyper, carried, batch, keys.minibatches)
         if active is not None:  # the ring of a lane that stands still was given no valid row
-            keep = functools.partial(_keep, active)
+            keep = functools.partial(keep_rows, active)
             new = Carried(jax.tree.map(keep, new.learner, carried.learner), new.replay)
             left = left - one.length
         return new, jax.tree.map(lambda all_, row: all_.at[number].set(row), metrics, one), left
@@ -132,12 +132,12 @@ def _advance(
     return Segment(carried, jax.tree.map(jnp.transpose, metrics))
 
 
-def _keep(chosen: Bool[Array, " lane"], new: Array, old: Array) -> Array:
+def keep_rows(chosen: Bool[Array, " lane"], new: Array, old: Array) -> Array:
     """Rows [lane, …] of `new` where chosen, else of `old`."""
-    return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - 1)), new, old)
+    return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - chosen.ndim)), new, old)
 
 
-def _over_lanes(function: Callable[..., Any], lanes: int) -> Callable[..., Any]:
+def over_lanes(function: Callable[..., Any], lanes: int) -> Callable[..., Any]:
     """A function of one lane, for all [lane].
 
     The only lane is no batch of one: XLA's matrix products are faster without, and a branch stays one.
@@ -149,6 +149,29 @@ def _over_lanes(function: Callable[..., Any], lanes: int) -> Callable[..., Any]:
         return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], arguments)))
 
     return alone
+
+
+def _observed(world: Any, state: Any, key: Array) -> Float[Array, " observation"]:
+    return shown(world.observation_space, world.observation(state, key))
+
+
+def first_state(world: Any, key: Array) -> tuple[Any, Float[Array, " observation"], Array]:
+    """The beginning of an episode: state, observation, and the key that its steps are drawn from."""
+    initial_key, first_key, step_key = jax.random.split(key, 3)
+    state = world.initial(initial_key)
+    return state, _observed(world, state, first_key), step_key
+
+
+def interact(world: Any, state: Any, action: Array, key: Array) -> tuple[Any, Array, Array, Array]:
+    """One step of an environment: next state, observation, reward, and whether the episode has come to an end."""
+    transition_key, observation_key, reward_key, terminal_key = jax.random.split(key, 4)
+    next_state = world.transition(state, action, transition_key)
+    return (
+        next_state,
+        _observed(world, next_state, observation_key),
+        jnp.asarray(world.reward(state, action, next_state, reward_key), jnp.float32),
+        jnp.asarray(world.terminal(next_state, terminal_key), bool),
+    )
 
 
 class _Step(NamedTuple):
@@ -167,7 +190,6 @@ def rollout(
     build: Build,
     actor: Any,
     keys: EpisodeKeys,
-    greedy: bool = False,
     active: Bool[Array, " lane"] | None = None,
 ) -> Batch:
     """One episode in every lane [lane, time, …]; ends when the last lane has ended.
@@ -180,38 +202,23 @@ def rollout(
         build: makes the environment.
         actor: [lane].
         keys: [lane].
-        greedy: take the most probable actions instead of sampling.
         active: lanes that play; None for all. The others have no valid step.
     """
     lanes = keys.environment.shape[0]
     world = build()
-    act = _over_lanes(lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), lanes)
+    act = over_lanes(lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), lanes)
     uniform = jax.vmap(lambda keys: action_draws(keys, limit))(keys).T  # [time, lane]
-    of_environment = jax.vmap(lambda key: jax.random.split(key, 3))(keys.environment)
-    initial_key, first_key, step_key = of_environment[:, 0], of_environment[:, 1], of_environment[:, 2]
-
-    def observe(state: Any, key: Array) -> Array:
-        return shown(world.observation_space, world.observation(state, key))
-
-    def interact(state: Any, action: Array, key: Array) -> tuple[Any, Array, Array, Array]:
-        transition_key, observation_key, reward_key, terminal_key = jax.random.split(key, 4)
-        next_state = world.transition(state, action, transition_key)
-        return (
-            next_state,
-            observe(next_state, observation_key),
-            jnp.asarray(world.reward(state, action, next_state, reward_key), jnp.float32),
-            jnp.asarray(world.terminal(next_state, terminal_key), bool),
-        )
+    state, observation, step_key = jax.vmap(functools.partial(first_state, world))(keys.environment)
+    take = jax.vmap(functools.partial(interact, world))
 
     def step(now: _Step) -> _Step:
         probabilities = act(actor, now.observation)
-        chosen = jnp.argmax(probabilities, -1) if greedy else inverse_cdf(probabilities, uniform[now.time])
-        action = chosen.astype(jnp.int32)
+        action = inverse_cdf(probabilities, uniform[now.time]).astype(jnp.int32)
         now_key = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
-        state, observation, reward, terminated = jax.vmap(interact)(now.state, action, now_key)
+        state, observation, reward, terminated = take(now.state, action, now_key)
         # an ended lane stands still, so that whatever its environment does past the end cannot reach the record
-        state = jax.tree.map(functools.partial(_keep, now.alive), state, now.state)
-        observation = _keep(now.alive, observation, now.observation)
+        state = jax.tree.map(functools.partial(keep_rows, now.alive), state, now.state)
+        observation = keep_rows(now.alive, observation, now.observation)
         terminated &= now.alive
         record = Batch(
             observation=now.record.observation.at[now.time + 1].set(observation),
@@ -222,8 +229,6 @@ def rollout(
         )
         return _Step(now.time + 1, state, observation, now.alive & ~terminated, record)
 
-    state = jax.vmap(world.initial)(initial_key)
-    observation = jax.vmap(observe)(state, first_key)
     blank = Batch(
         observation=jnp.zeros((limit + 1, *observation.shape)).at[0].set(observation),
         action=jnp.zeros((limit, lanes), jnp.int32),

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from mean_actor_critic.engines import compiled, devices
 from mean_actor_critic.engines.curves import Ends
 from mean_actor_critic.engines.memory import on_host
-from mean_actor_critic.engines.play import compiled_returns, episodes_of_evaluation
+from mean_actor_critic.engines.play import Playing, compiled_returns, episodes_of_evaluation
 from mean_actor_critic.engines.records import Snapshots, checkpoint_arrays, starting_point, trimmed
 from mean_actor_critic.engines.updates import Carried
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
@@ -241,19 +241,14 @@ class CompiledStudy:
 
     def _evaluate(self) -> None:
         """Let the trials for which it is time play a few episodes without learning."""
-        due, actors = np.flatnonzero(self._due()), self._actors()
-        count, numbers = self.experiment.evaluation.evaluation_episodes, self.evaluations.evaluated[due]
+        due, experiment = np.flatnonzero(self._due()), self.experiment
+        everyone = Playing(self._actors(), experiment.trial_numbers(), experiment.evaluation_ways)
+        count, numbers = experiment.evaluation.evaluation_episodes, self.evaluations.evaluated[due]
         for number in np.unique(numbers):
             some = due[numbers == number]
-            scores = compiled_returns(
-                self.experiment,
-                self._environment.build,
-                actors,
-                self.experiment.trial_numbers(),
-                episodes_of_evaluation(int(number), count),
-            )
-            self.evaluations.scores[some, number, :count] = scores[some]
-            self.evaluations.evaluated[some] += 1
+            episodes = episodes_of_evaluation(int(number), count)
+            returns = compiled_returns(experiment, self._environment.build, everyone, episodes)
+            self.evaluations.record(some, int(number), returns[:, some])
         self.newly_evaluated = due.tolist()
 
     def _gather(self, part: Callable[[Carried], Any] = lambda carried: carried) -> Any:

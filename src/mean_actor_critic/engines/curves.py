@@ -68,12 +68,14 @@ class Evaluations(NamedTuple):
     On games there is more beside the scores.
     """
 
-    scores: Array  # float32 [trials, evaluations, episodes] undiscounted returns; NaN where there is none
+    # float32 [trials, evaluations, episodes] undiscounted returns of sampled actions; NaN where there is none
+    scores: Array
     evaluated: Array  # int32 [trials] evaluations so far
     unfinished: Array | None = None  # int32 [trials, evaluations] games of these that were cut off by the steps
     entropy: Array | None = None  # float32 [trials, evaluations] mean of the policy's over the states seen, in nats
     training_score: Array | None = None  # float32 [trials, evaluations] mean of the games that ended in training since
     training_games: Array | None = None  # int32 [trials, evaluations] how many
+    greedy_scores: Array | None = None  # as `scores`, of the most probable actions in the same episodes
 
     @classmethod
     def empty(cls, experiment: Experiment) -> Self:
@@ -82,16 +84,36 @@ class Evaluations(NamedTuple):
         scores = np.full((*shape, experiment.most_evaluation_episodes), np.nan, np.float32)
         evaluated = np.zeros(shape[0], np.int32)
         if not experiment.is_game:
-            return cls(scores, evaluated)
+            greedy_scores = scores.copy() if any(experiment.evaluation_ways) else None
+            return cls(scores, evaluated, greedy_scores=greedy_scores)
         nothing, no_games = np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32)
         return cls(scores, evaluated, no_games, nothing, nothing.copy(), no_games.copy())
 
     @property
     def means(self) -> Array:
-        """The mean score of each evaluation [trials, evaluations]; NaN for those to come."""
-        played = np.isfinite(self.scores)
-        total = np.where(played, self.scores, 0).sum(axis=-1, dtype=np.float64)
-        return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
+        """The mean score of each evaluation [trials, evaluations] by sampled actions; NaN for those to come."""
+        return _means(self.scores)
+
+    @property
+    def greedy_means(self) -> Array | None:
+        """The same by the most probable actions, where these were played."""
+        return None if self.greedy_scores is None else _means(self.greedy_scores)
+
+    @property
+    def deciding_means(self) -> Array:
+        """Those that say which agent is the best and when a trial is solved: the greedy ones where there are any."""
+        return self.means if self.greedy_scores is None else _means(self.greedy_scores)
+
+    def record(self, trials: Array, number: int, returns: Array) -> None:
+        """Put down an evaluation of trials, by their places [n]: returns [way, n, episodes] as they were played."""
+        for scores, played in zip((self.scores, self.greedy_scores), returns, strict=False):
+            assert scores is not None
+            scores[trials, number, : played.shape[1]] = played
+        self.evaluated[trials] += 1
+
+    def of_trials(self, trials: Array) -> Self:
+        """Those of some trials, by their places."""
+        return self._replace(**{name: array[trials] for name, array in named(self).items()})
 
     def arrays(self) -> Arrays:
         """By the names that they have in a checkpoint; none where there are no evaluations."""
@@ -108,6 +130,13 @@ class Evaluations(NamedTuple):
                 array[:, :kept] = getattr(self, name)[:, :kept]
         longer.evaluated[:] = evaluated
         return longer
+
+
+def _means(scores: Array) -> Array:
+    """Means over the episodes that were played [...]; NaN where there are none."""
+    played = np.isfinite(scores)
+    total = np.where(played, scores, 0).sum(axis=-1, dtype=np.float64)
+    return np.where(played.any(-1), total / np.maximum(played.sum(-1), 1), np.nan)
 
 
 class ByTime(NamedTuple):
@@ -193,7 +222,8 @@ class Ends(NamedTuple):
         if until is None:
             return np.zeros(trials, np.int64)
         if self.experiment.evaluations:
-            return _first(evaluations.means >= until, np.arange(1, evaluations.means.shape[1] + 1))
+            means = evaluations.deciding_means
+            return _first(means >= until, np.arange(1, means.shape[1] + 1))
         played = curves.returns.shape[1]
         looks = np.arange(SOLVED_OVER, played + 1, SOLVED_EVERY)
         if not len(looks):

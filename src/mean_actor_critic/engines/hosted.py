@@ -23,7 +23,7 @@ from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted.fleet import Fleet, WorkerLimits
 from mean_actor_critic.learning.learners import learner_of
-from mean_actor_critic.learning.networks import inverse_cdf, softmax
+from mean_actor_critic.learning.networks import chosen_action, softmax
 from mean_actor_critic.learning.randomness import EpisodeKeys, action_draws, training_keys
 from mean_actor_critic.learning.types import Batch, Metrics
 from mean_actor_critic.trees import Array as HostArray
@@ -51,12 +51,12 @@ class Lesson(NamedTuple):
 
 
 @functools.cache
-def acting_program(setup: Any, greedy: bool) -> Callable[..., Array]:
-    """Compiled `(actor [lane], observation [lane, size], draw [lane]) -> action [lane]`."""
+def acting_program(setup: Any) -> Callable[..., Array]:
+    """Compiled `(actor [lane], observation [lane, size], draw [lane]) -> action [lane]`, as `chosen_action` does."""
 
     def act(actor: Any, observation: Array, draw: Array) -> Array:
         policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, observation).logits)
-        return (jnp.argmax(policy, axis=-1) if greedy else inverse_cdf(policy, draw)).astype(jnp.int32)
+        return chosen_action(policy, draw).astype(jnp.int32)
 
     return jax.jit(act)
 
@@ -133,7 +133,6 @@ class Players:
         actors: Any,
         lanes: int,
         limits: WorkerLimits,
-        greedy: bool = False,
     ) -> None:
         """Lanes for stacked `actors` [lane]; nobody plays until `begin`. `limit` is that of an episode, in steps."""
         workers = limits.workers_for(lanes)
@@ -143,7 +142,7 @@ class Players:
             [_ActingBlock(actors, cohort[i : i + self._width], self._width) for i in range(0, len(cohort), self._width)]
             for cohort in self._lanes
         ]
-        self._act = acting_program(setup, greedy)
+        self._act = acting_program(setup)
         self._draws = np.zeros((lanes, limit), np.float32)
         self._to_begin: dict[int, tuple[int, int, int]] = {}  # lane: trial, episode, seed; when its cohort's turn comes
         self.fleet = Fleet(environment.name, environment.build, environment.spaces, limit, self._lanes, limits)
@@ -157,7 +156,7 @@ class Players:
                 block.actors = _replaced(block.actors, place, actors)
 
     def begin(self, lane: int, trial: int, episode: int, seed: int, draws: HostArray) -> None:
-        """Begin an episode in a lane that is not playing. `draws` [time] pick its actions."""
+        """Begin an episode in a lane that is not playing. `draws` [time] choose its actions."""
         self._draws[lane] = draws
         self._to_begin[lane] = (trial, episode, seed)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mean_actor_critic.engines import hosted
-from mean_actor_critic.engines.curves import Curves, Ends, Evaluations
+from mean_actor_critic.engines.curves import Curves, Ends
 from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.engines.play import episodes_of_evaluation
 from mean_actor_critic.engines.records import FIRST_COLUMNS, Snapshots, checkpoint_arrays, starting_point, trimmed
@@ -16,7 +16,7 @@ from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.learning.learners import learner_of
-from mean_actor_critic.learning.networks import Networks
+from mean_actor_critic.learning.networks import MOST_PROBABLE, Networks
 from mean_actor_critic.learning.randomness import evaluation_keys
 from mean_actor_critic.learning.types import Batch
 from mean_actor_critic.progress import Progress
@@ -123,7 +123,7 @@ class HostedStudy:
             return False
         played = int(self._played[trial])
         curves = Curves(self.curves.returns[[trial], :played], self.curves.lengths[[trial], :played])
-        evaluations = Evaluations(self.evaluations.scores[[trial]], self.evaluations.evaluated[[trial]])
+        evaluations = self.evaluations.of_trials(np.array([trial]))
         return bool(Ends(self.experiment).solved_at(curves, evaluations).any())
 
     # --- advancing ---------------------------------------------------------------------------------------------------
@@ -134,10 +134,11 @@ class HostedStudy:
         if self._is_due(trial):
             played = self._evaluating.setdefault(trial, [])
             count = self.experiment.evaluation.evaluation_episodes
-            episode = episodes_of_evaluation(int(self.evaluations.evaluated[trial]), count)[len(played)]
+            way, place = divmod(len(played), count)
+            episode = episodes_of_evaluation(int(self.evaluations.evaluated[trial]), count)[place]
             draws = self._draw_evaluation(np.uint32(seed), self._trial[[trial]], np.array([episode], np.int32))
-            seed = reset_seed(seed, number, episode, evaluation=True)
-            self._players.begin(trial, number, episode, seed, np.asarray(draws)[0])
+            own = np.full(draws.shape[1], MOST_PROBABLE) if self.experiment.evaluation_ways[way] else on_host(draws)[0]
+            self._players.begin(trial, number, episode, reset_seed(seed, number, episode, evaluation=True), own)
         elif self._done()[trial] >= self.experiment.budget.amount or self._is_solved(trial):
             self._ended[trial] = True
         else:
@@ -173,10 +174,10 @@ class HostedStudy:
             return
         played = self._evaluating[trial]
         played.append(float(np.sum(self._players.episodes(np.array([trial])).reward, dtype=np.float64)))
-        if len(played) == self.experiment.evaluation.evaluation_episodes:
-            number = self.evaluations.evaluated[trial]
-            self.evaluations.scores[trial, number, : len(played)] = played
-            self.evaluations.evaluated[trial] += 1
+        ways = len(self.experiment.evaluation_ways)
+        if len(played) == self.experiment.evaluation.evaluation_episodes * ways:
+            number = int(self.evaluations.evaluated[trial])
+            self.evaluations.record(np.array([trial]), number, np.array(played, np.float32).reshape(ways, 1, -1))
             self.newly_evaluated.append(trial)
             del self._evaluating[trial]
         self._go_on(trial)

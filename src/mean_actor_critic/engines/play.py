@@ -2,24 +2,28 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.engines import compiled, hosted
+from mean_actor_critic.engines import compiled, devices, hosted
 from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
-from mean_actor_critic.learning.randomness import evaluation_keys
+from mean_actor_critic.learning.learners import learner_of
+from mean_actor_critic.learning.networks import MOST_PROBABLE, chosen_action, softmax
+from mean_actor_critic.learning.randomness import action_draws, evaluation_keys
 from mean_actor_critic.learning.types import Batch
 from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.trees import Array as HostArray
 
-CHUNK = 20  # episodes that one call plays, so that progress and Ctrl-C come in between
+MOST_LANES = 1024  # compiled episodes at once on a device
+MOST_DRAWS = 2**24  # of their actions
 LANES = 64  # hosted environments at once
 IN_TRAINING = 2**30  # the number of the first episode of evaluations in training: `evaluate` plays those from 0
 
@@ -30,53 +34,169 @@ def episodes_of_evaluation(number: int, count: int) -> range:
     return range(first, first + count)
 
 
+class Playing(NamedTuple):
+    """Who plays: actors [agent] with the numbers of their trials [agent], by sampled or the most probable actions."""
+
+    actors: Any
+    trials: HostArray
+    ways: Sequence[bool] = (False,)  # whether the most probable actions are taken; each way plays all episodes
+
+
 def compiled_returns(
     experiment: Experiment,
     build: compiled.Build,
-    actors: Any,
-    trials: HostArray,
+    playing: Playing,
     episodes: range,
     *,
     seed: int | None = None,
-    greedy: bool = False,
     on_chunk: Callable[[HostArray], None] | None = None,
 ) -> HostArray:
-    """Undiscounted returns [agent, episode] of fresh episodes on a compiled environment.
+    """Undiscounted returns [way, agent, episode] of fresh episodes on a compiled environment.
 
     Args:
         experiment: that the actors were trained by.
         build: makes the environment.
-        actors: [agent].
-        trials: [agent] their numbers.
-        episodes: the numbers of the episodes, which their randomness comes from.
+        playing: who plays.
+        episodes: their numbers, which their randomness comes from.
         seed: of the episodes; None for the experiment's.
-        greedy: take the most probable actions.
         on_chunk: called now and then with the returns so far, NaN for those to come.
     """
-    play = _returns_program(experiment.setup, experiment.rules.max_episode_steps, build, greedy)
+    limit, agents, ways = experiment.rules.max_episode_steps, len(playing.trials), len(playing.ways)
+    count = min(compiled.device_count(), agents * ways)
+    width = -(-agents * ways // count)  # pairs of an agent and a way on a device
+    most = max(1, min(MOST_LANES, MOST_DRAWS // limit) // width)
+    chunk = -(-len(episodes) // -(-len(episodes) // most))  # episodes of each pair at once: as even as possible
+    # the last pair is repeated to fill the devices
+    way, agent = np.divmod(np.minimum(np.arange(count * width), agents * ways - 1), agents)
+    greedy = np.array(playing.ways)[way]
+    mesh = devices.mesh(count)
+    own = jax.tree.map(lambda x: np.asarray(x)[agent], (playing.trials, playing.actors))
+    trial, actor, greedy = jax.device_put((*own, greedy), NamedSharding(mesh, PartitionSpec(devices.AXIS)))
+    play = _returns_program(experiment.setup, limit, build, mesh, chunk)
     seed = experiment.seed if seed is None else seed
-    returns = np.full((len(trials), len(episodes)), np.nan, np.float32)
-    for first in range(0, len(episodes), CHUNK):
-        count = min(CHUNK, len(episodes) - first)
-        played = on_host(play(np.uint32(seed), trials, actors, np.int32(episodes[first])))
-        returns[:, first : first + count] = played[:, :count]
+    returns = np.full((ways, agents, len(episodes)), np.nan, np.float32)
+    for first in range(0, len(episodes), chunk):
+        played = on_host(play(np.uint32(seed), np.int32(episodes[first]), trial, actor, greedy))
+        some = returns[:, :, first : first + chunk]
+        some[:] = played[: agents * ways].reshape(ways, agents, chunk)[:, :, : some.shape[2]]
         if on_chunk:
             on_chunk(returns)
     return returns
 
 
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one episode, for all [agent, episode]."""
+    return jax.vmap(jax.vmap(function))
+
+
+class _Lanes(NamedTuple):
+    """The moving part of episodes at play, all of them at the same time."""
+
+    time: Int[Array, ""]
+    state: Any  # [agent, episode] of their environments
+    observation: Float[Array, "agent episode observation"]
+    alive: Bool[Array, "agent episode"]
+    earned: Float[Array, "agent episode"]
+
+
 @functools.cache
-def _returns_program(setup: Any, limit: int, build: compiled.Build, greedy: bool) -> Any:
-    """Compiled `(seed [], trial [lane], actor [lane], first []) -> returns [lane, CHUNK]` of episodes from `first`."""
+def _returns_program(setup: Any, limit: int, build: compiled.Build, mesh: Mesh, episodes: int) -> Callable[..., Array]:
+    """Compiled `(seed [], first [], trial [agent], actor [agent], greedy [agent]) -> returns [agent, episodes]`.
 
-    def play(seed: Array, trial: Array, actor: Any, first: Array) -> Array:
-        def episode(number: Array) -> Array:
-            keys = jax.vmap(lambda trial: evaluation_keys(seed, trial, number))(trial)
-            return jnp.sum(compiled.rollout(setup, limit, build, actor, keys, greedy).reward, axis=1)
+    Of the episodes from number `first` on, each of which is cut off after `limit` steps. Agents are spread over the
+    devices of the mesh; nothing but the returns is kept.
+    """
 
-        return jax.lax.map(episode, first + jnp.arange(CHUNK)).T
+    def play(seed: Array, first: Array, trial: Array, actor: Any, greedy: Array) -> Array:
+        world = build()
+        numbers = first + jnp.arange(episodes)
+        keys = jax.vmap(lambda trial: jax.vmap(lambda number: evaluation_keys(seed, trial, number))(numbers))(trial)
+        draws = jnp.where(greedy[:, None, None], MOST_PROBABLE, _each(lambda keys: action_draws(keys, limit))(keys))
+        act = compiled.over_lanes(
+            lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), len(trial)
+        )
+        take = _each(functools.partial(compiled.interact, world))
+        state, observation, step_key = _each(functools.partial(compiled.first_state, world))(keys.environment)
 
-    return jax.jit(play)
+        def step(now: _Lanes) -> _Lanes:
+            action = chosen_action(act(actor, now.observation), draws[:, :, now.time]).astype(jnp.int32)
+            key = _each(lambda key: jax.random.fold_in(key, now.time))(step_key)
+            state, observation, reward, over = take(now.state, action, key)
+            # an ended lane stands still: whatever its environment does past the end counts for nothing
+            state = jax.tree.map(functools.partial(compiled.keep_rows, now.alive), state, now.state)
+            observation = compiled.keep_rows(now.alive, observation, now.observation)
+            earned = now.earned + jnp.where(now.alive, reward, 0)
+            return _Lanes(now.time + 1, state, observation, now.alive & ~over, earned)
+
+        shape = (len(trial), episodes)
+        start = _Lanes(jnp.int32(0), state, observation, jnp.ones(shape, bool), jnp.zeros(shape))
+        return jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start).earned
+
+    same, lanes = PartitionSpec(), PartitionSpec(devices.AXIS)
+    specs = (same, same, lanes, lanes, lanes)
+    return jax.jit(jax.shard_map(play, mesh=mesh, in_specs=specs, out_specs=lanes, check_vma=False))
+
+
+class Turn(NamedTuple):
+    """An episode to be played."""
+
+    agent: int  # by its place
+    episode: int  # its number
+    greedy: bool = False  # by the most probable actions
+
+
+class HostedPlayers:
+    """Agents on a hosted environment, on lanes whose workers stay for those who play next."""
+
+    def __init__(
+        self, experiment: Experiment, spec: EnvironmentSpec, actors: Any, turns: int, limits: WorkerLimits
+    ) -> None:
+        """Lanes for so many turns of actors [agent] at a time, or for as many as there can be."""
+        self._experiment, self._lanes = experiment, min(LANES, turns)
+        limit = experiment.rules.max_episode_steps
+        self._draw = hosted.drawing_program(limit, evaluation_keys)
+        on_lanes = jax.tree.map(lambda x: np.asarray(x)[np.arange(self._lanes) % len(x)], actors)
+        self._players = hosted.Players(experiment.setup, limit, spec, on_lanes, self._lanes, limits)
+
+    def play(self, actors: Any, trials: HostArray, turns: Sequence[Turn], seed: int) -> Iterator[tuple[Turn, Batch]]:
+        """Let actors [agent] with the numbers of their trials [agent] take turns; yield each as it ends [1, time, …].
+
+        Lanes take the next turn that nobody has taken, until none is left. `seed` is that of the episodes.
+        """
+        waiting, playing = list(turns)[::-1], {}
+
+        def begin(lane: int) -> None:
+            turn = playing[lane] = waiting.pop()
+            number = int(trials[turn.agent])
+            self._players.replace(np.array([lane]), jax.tree.map(lambda x: x[[turn.agent]], actors))
+            episode = np.array([number], np.int32), np.array([turn.episode], np.int32)
+            draws = np.asarray(self._draw(np.uint32(seed), *episode))[0]
+            draws = np.full_like(draws, MOST_PROBABLE) if turn.greedy else draws
+            start = reset_seed(seed, number, turn.episode, evaluation=True)
+            self._players.begin(lane, number, turn.episode, start, draws)
+
+        for lane in range(min(self._lanes, len(turns))):
+            begin(lane)
+        while playing:
+            for lane in self._players.turn().tolist():
+                turn, episode = playing.pop(lane), self._players.episodes(np.array([lane]))
+                if waiting:
+                    begin(lane)
+                yield turn, episode
+
+    def returns(self, playing: Playing, episodes: range) -> HostArray:
+        """Undiscounted returns [way, agent, episode] of fresh episodes; as `compiled_returns`."""
+        agents = len(playing.trials)
+        returns = np.full((len(playing.ways), agents, len(episodes)), np.nan, np.float32)
+        turns = [Turn(agent, number, way) for number in episodes for agent in range(agents) for way in playing.ways]
+        for turn, batch in self.play(playing.actors, playing.trials, turns, self._experiment.seed):
+            place = playing.ways.index(turn.greedy), turn.agent, turn.episode - episodes.start
+            returns[place] = np.sum(batch.reward, dtype=np.float64)
+        return returns
+
+    def close(self) -> None:
+        """End the workers."""
+        self._players.close()
 
 
 def hosted_episodes(
@@ -84,65 +204,13 @@ def hosted_episodes(
     spec: EnvironmentSpec,
     actors: Any,
     trials: HostArray,
-    to_play: Sequence[tuple[int, int]],
+    turns: Sequence[Turn],
     seed: int,
     limits: WorkerLimits,
-    greedy: bool = False,
-) -> Iterator[tuple[tuple[int, int], Batch]]:
-    """Play episodes of stacked actors [agent], and yield each [1, time, …] as it ends.
-
-    Lanes take the next (agent, episode) that nobody has played, until none is left.
-
-    Args:
-        experiment: that the actors were trained by.
-        spec: its environment.
-        actors: [agent].
-        trials: [agent] their numbers.
-        to_play: (agent, episode), which begin in this order.
-        seed: of the episodes.
-        limits: of the workers.
-        greedy: take the most probable actions.
-    """
-    waiting = list(to_play)[::-1]
-    agents, lanes = len(trials), min(LANES, len(waiting))
-    limit = experiment.rules.max_episode_steps
-    draw = hosted.drawing_program(limit, evaluation_keys)
-    playing: dict[int, tuple[int, int]] = {}
-    on_lanes = jax.tree.map(lambda x: x[np.arange(lanes) % agents], actors)
-    players = hosted.Players(experiment.setup, limit, spec, on_lanes, lanes, limits, greedy)
-
-    def begin(lane: int) -> None:
-        agent, episode = playing[lane] = waiting.pop()
-        number = int(trials[agent])
-        if agents > 1:
-            players.replace(np.array([lane]), jax.tree.map(lambda x: x[[agent]], actors))
-        draws = np.asarray(draw(np.uint32(seed), np.array([number], np.int32), np.array([episode], np.int32)))[0]
-        players.begin(lane, number, episode, reset_seed(seed, number, episode, evaluation=True), draws)
-
+) -> Iterator[tuple[Turn, Batch]]:
+    """Let actors [agent] take turns once, as `HostedPlayers.play` does; `limits` are those of the workers."""
+    players = HostedPlayers(experiment, spec, actors, len(turns), limits)
     try:
-        for lane in range(lanes):
-            begin(lane)
-        while playing:
-            for lane in players.turn().tolist():
-                ended, episode = playing.pop(lane), players.episodes(np.array([lane]))
-                if waiting:
-                    begin(lane)
-                yield ended, episode
+        yield from players.play(actors, trials, turns, seed)
     finally:
         players.close()
-
-
-def hosted_returns(
-    experiment: Experiment,
-    spec: EnvironmentSpec,
-    actors: Any,
-    trials: HostArray,
-    episodes: range,
-    limits: WorkerLimits,
-) -> HostArray:
-    """Undiscounted returns [agent, episode] of fresh episodes on a hosted environment; as `compiled_returns`."""
-    returns = np.full((len(trials), len(episodes)), np.nan, np.float32)
-    to_play = [(agent, episode) for episode in episodes for agent in range(len(trials))]
-    for (agent, episode), batch in hosted_episodes(experiment, spec, actors, trials, to_play, experiment.seed, limits):
-        returns[agent, episode - episodes.start] = np.sum(batch.reward, dtype=np.float64)
-    return returns

@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from mean_actor_critic.engines import compiled, devices, stepped
 from mean_actor_critic.engines.curves import KEPT, PLAYING, REPLAY, STATE, Curves, Ends, Evaluations
 from mean_actor_critic.engines.memory import on_host
-from mean_actor_critic.engines.play import compiled_returns, episodes_of_evaluation, hosted_returns
+from mean_actor_critic.engines.play import HostedPlayers, Playing, compiled_returns, episodes_of_evaluation
 from mean_actor_critic.engines.records import FIRST_COLUMNS, named_carried
 from mean_actor_critic.engines.stepped_hosted import HostedTrials, whole
 from mean_actor_critic.engines.updates import Carried
@@ -141,6 +141,7 @@ class SteppedStudy:
         carried, self.curves, self.evaluations = _starting_point(experiment, environment, saved, hosted)
         self._calls = np.array(carried.learner.update, np.int64)
         self._ends = Ends(experiment)
+        self._players: HostedPlayers | None = None
         self._trials: Trials = (
             HostedTrials(experiment, environment, width, carried, saved, limits)
             if hosted
@@ -253,21 +254,27 @@ class SteppedStudy:
     def _evaluate(self) -> None:
         """Let the trials for which it is time play a few episodes without learning."""
         due = np.flatnonzero(self._due())
-        count, numbers = self.experiment.evaluation.evaluation_episodes, self.evaluations.evaluated[due]
-        actors = _actors(self.experiment.setup)(self._trials.carried(lambda carried: carried.learner))
+        experiment, numbers = self.experiment, self.evaluations.evaluated[due]
+        actors = on_host(_actors(experiment.setup)(self._trials.carried(lambda carried: carried.learner)))
+        everyone = Playing(actors, experiment.trial_numbers(), experiment.evaluation_ways)
         for number in np.unique(numbers):
             some = due[numbers == number]
-            episodes = episodes_of_evaluation(int(number), count)
-            if self.experiment.engine == "hosted":
-                own = jax.tree.map(lambda x, some=some: np.asarray(x)[some], actors)
-                trials = self.experiment.trial_numbers()[some]
-                scores = hosted_returns(self.experiment, self._environment, own, trials, episodes, self._limits)
+            episodes = episodes_of_evaluation(int(number), experiment.evaluation.evaluation_episodes)
+            if experiment.engine == "hosted":
+                own = everyone._replace(actors=jax.tree.map(lambda x, some=some: x[some], actors))
+                returns = self._hosted_players(actors).returns(own._replace(trials=everyone.trials[some]), episodes)
             else:
-                everyone = self.experiment.trial_numbers()
-                scores = compiled_returns(self.experiment, self._environment.build, actors, everyone, episodes)[some]
-            self.evaluations.scores[some, number, :count] = scores
-            self.evaluations.evaluated[some] += 1
+                returns = compiled_returns(experiment, self._environment.build, everyone, episodes)[:, some]
+            self.evaluations.record(some, int(number), returns)
         self.newly_evaluated = due.tolist()
+
+    def _hosted_players(self, actors: Any) -> HostedPlayers:
+        """The lanes of evaluations, which stay for all of them: new workers would take longer than the episodes."""
+        if self._players is None:
+            experiment = self.experiment
+            turns = experiment.trials * experiment.evaluation.evaluation_episodes * len(experiment.evaluation_ways)
+            self._players = HostedPlayers(experiment, self._environment, actors, turns, self._limits)
+        return self._players
 
     # --- for checkpoints and agents ----------------------------------------------------------------------------------
 
@@ -292,6 +299,8 @@ class SteppedStudy:
     def close(self) -> None:
         """End the worker processes, where there are any."""
         self._trials.close()
+        if self._players is not None:
+            self._players.close()
 
 
 @functools.cache

@@ -142,6 +142,15 @@ def inverse_cdf(policy: Any, uniform: Any) -> Any:
     return xp.sum(uniform[..., None] >= boundaries, axis=-1)
 
 
+MOST_PROBABLE = -1.0  # in the place of a draw
+
+
+def chosen_action(policy: Any, draw: Any) -> Any:
+    """The action [...] that a draw [...] selects from probabilities [..., actions], or MOST_PROBABLE in its place."""
+    xp = policy.__array_namespace__()
+    return xp.where(draw < 0, xp.argmax(policy, axis=-1), inverse_cdf(policy, draw))
+
+
 def mlp_shapes(hidden: Sequence[int], observation: Sequence[int], outputs: int) -> Layers:
     """Of a perceptron for observations of a shape, which it sees flattened."""
     sizes = (math.prod(observation), *hidden, outputs)

@@ -9,11 +9,10 @@ import numpy as np
 
 from mean_actor_critic.engines.curves import Curves, returns_by_steps
 from mean_actor_critic.reports.statistics import FEWEST, TAIL
-from mean_actor_critic.runs.run import Run
+from mean_actor_critic.runs.run import EVALUATIONS, GREEDY, TRAINING, Run
 from mean_actor_critic.spec.learners import EPISODES, STEPS
 
 MOST_POINTS = 300  # of a line; longer curves are shown as means of neighbouring episodes
-TRAINING, EVALUATIONS = "training", "evaluations"  # what a curve is of
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +39,7 @@ class Bands(NamedTuple):
 class Curve:
     """What each trial came to as training goes on."""
 
-    of: str  # TRAINING or EVALUATIONS
+    of: str  # TRAINING, EVALUATIONS or GREEDY
     unit: str  # EPISODES or STEPS
     x: Array  # [points] the middle of each point, in units
     together: int  # units in a point; 1 for evaluations, which take no time of the training
@@ -111,24 +110,25 @@ def by_steps(curves: Curves) -> Curve | None:
     return Curve(TRAINING, STEPS, found.x, found.width, found.values, found.end) if found else None
 
 
-def of_evaluations(run: Run) -> Curve | None:
+def of_evaluations(run: Run, of: str = EVALUATIONS) -> Curve | None:
     """The curve of the evaluations that all trials of a run have had, in the unit of its budget; None before the first.
 
-    Of one trial, the values are the returns of each evaluation's episodes.
+    Of one trial, the values are the returns of each evaluation's episodes. `of` is EVALUATIONS or GREEDY.
     """
-    evaluated = int(run.evaluations.evaluated.min())
-    if not evaluated:
+    evaluated, done = int(run.evaluations.evaluated.min()), run.evaluations
+    scores, means = (done.greedy_scores, done.greedy_means) if of == GREEDY else (done.scores, done.means)
+    if not evaluated or scores is None or means is None:
         return None
     moments = run.experiment.evaluation_moments()[:evaluated]
     alone = run.experiment.trials == 1
-    values = run.evaluations.scores[0, :evaluated].T if alone else run.evaluations.means[:, :evaluated]
-    values = np.asarray(values, np.float64)
+    values = np.asarray(scores[0, :evaluated].T if alone else means[:, :evaluated], np.float64)
     over = "episodes" if alone else "trials"
-    return Curve(EVALUATIONS, run.experiment.budget.unit, moments, 1, values, int(moments[-1]), over)
+    return Curve(of, run.experiment.budget.unit, moments, 1, values, int(moments[-1]), over)
 
 
 def curves_of(run: Run) -> dict[tuple[str, str], Curve]:
     """All curves that a run has, by what they are of and their unit; what it is judged by comes first."""
     played = int(run.episodes_done.min())
     training = [by_episodes(run.returns[:, :played]), by_steps(run.curves)] if played else []
-    return {(curve.of, curve.unit): curve for curve in (*training, of_evaluations(run)) if curve is not None}
+    evaluations = (of_evaluations(run, of) for of in (EVALUATIONS, GREEDY))
+    return {(curve.of, curve.unit): curve for curve in (*training, *evaluations) if curve is not None}

@@ -32,12 +32,19 @@ def evaluated(run: Run) -> int:
     return int(run.evaluations.evaluated.min())
 
 
-def score_at(run: Run, evaluation: int) -> Score:
-    """What the trials of a run came to at an evaluation, counted from 0, that all of them have had."""
-    scores, cut_off = run.evaluations.scores[:, evaluation], run.evaluations.unfinished
+def score_at(run: Run, evaluation: int, greedy: bool = False) -> Score:
+    """What the trials of a run came to at an evaluation, counted from 0, that all of them have had.
+
+    By sampled actions, or by the most probable ones where these were played.
+    """
+    done, cut_off = run.evaluations, run.evaluations.unfinished
+    every, means = (done.greedy_scores, done.greedy_means) if greedy else (done.scores, done.means)
+    assert every is not None
+    assert means is not None
+    scores = every[:, evaluation]
     several = len(scores) > 1
     return Score(
-        summarise(run.evaluations.means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]),
+        summarise(means[:, evaluation] if several else scores[0][np.isfinite(scores[0])]),
         "trials" if several else ("games" if run.experiment.is_game else "episodes"),
         int(np.isfinite(scores).sum()),
         0 if cut_off is None else int(cut_off[:, evaluation].sum()),
@@ -50,8 +57,20 @@ def last_score(run: Run) -> Score | None:
     return score_at(run, evaluated(run) - 1) if evaluated(run) else None
 
 
-def best_score(run: Run) -> Score | None:
-    """The same for the evaluation with the highest mean."""
-    if not evaluated(run):
-        return None
-    return score_at(run, int(run.evaluations.means[:, : evaluated(run)].mean(axis=0).argmax()))
+def scores_in_words(run: Run) -> list[tuple[str, Score]]:
+    """What a run came to at the last evaluation that all trials have had, and at the best; nothing before the first.
+
+    The best is that with the highest mean, of the most probable actions where these were played.
+    """
+    done, count = run.evaluations, evaluated(run)
+    if not count:
+        return []
+    best = int(done.deciding_means[:, :count].mean(axis=0).argmax())
+    by_score = "the best evaluation (chosen by its score)"
+    if done.greedy_scores is None:
+        return [("the last evaluation", score_at(run, count - 1)), (by_score, score_at(run, best))]
+    return [
+        ("the last evaluation, most probable actions", score_at(run, count - 1, greedy=True)),
+        ("the last evaluation, sampled actions", score_at(run, count - 1)),
+        (f"{by_score}, most probable actions", score_at(run, best, greedy=True)),
+    ]

@@ -16,7 +16,7 @@ from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports import protocol, theory
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
-from mean_actor_critic.reports.curves import EVALUATIONS, TRAINING, Curve
+from mean_actor_critic.reports.curves import Curve
 from mean_actor_critic.reports.digits import interval, interval_heading, rounded
 from mean_actor_critic.reports.entries import Entry
 from mean_actor_critic.reports.games import GameResult, OnGame, title_on_games
@@ -24,6 +24,7 @@ from mean_actor_critic.reports.plots import DARK_PARTS, PARTS, colour_of, dashes
 from mean_actor_critic.reports.search import extent, winners_sheet
 from mean_actor_critic.reports.statistics import FEWEST, Summary
 from mean_actor_critic.reports.tables import results_sheet, table_2
+from mean_actor_critic.runs.run import CURVES, GREEDY, TRAINING
 from mean_actor_critic.spec.algorithms import ALGORITHMS, algorithm_of
 from mean_actor_critic.spec.learners import EPISODES, STEPS
 from mean_actor_critic.studies.sweep import RULES
@@ -227,7 +228,7 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         if content.games
         else [results_sheet(content, episodes) for episodes in content.results],
         "interval": _interval(content),
-        "kinds": _different(content, 0, (TRAINING, EVALUATIONS)),
+        "kinds": _different(content, 0, CURVES),
         "units": _different(content, 1, (EPISODES, STEPS)),
         "caption_of_results": _caption_of_results(content),
         "legend_of_results": _legend_of_games(content) if content.games else _legend_of_results(content),
@@ -374,8 +375,10 @@ def _caption_of_curves(content: Content) -> str:
     )
     few = any(entry.curve.is_range for entry in content.entries)
     ranges = f" Of fewer than {FEWEST} trials, bands are the range of their values." if few else ""
-    evaluated = [curve for curve in curves if curve.of == EVALUATIONS]
+    evaluated = [curve for curve in curves if curve.of != TRAINING]
     evaluations = " Evaluations are episodes of their own, from which nothing is learned." if evaluated else ""
+    if any(curve.of == GREEDY for curve in evaluated):
+        evaluations += " In greedy ones the same episodes are played with the most probable actions, not sampled ones."
     if any(curve.over != "trials" for curve in evaluated):
         evaluations += " Of one trial, their band is over these episodes."
     return (

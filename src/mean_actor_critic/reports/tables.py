@@ -24,7 +24,7 @@ from mean_actor_critic.reports.digits import (
     with_interval,
 )
 from mean_actor_critic.reports.entries import extent, solved_words
-from mean_actor_critic.reports.evaluations import Score, best_score, last_score
+from mean_actor_critic.reports.evaluations import Score, scores_in_words
 from mean_actor_critic.reports.games import PAPERS_STEPS, OnGame, title_on_games
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Array, Estimate, Summary, final_scores, summarise, trial_scores
@@ -254,9 +254,7 @@ def run_table(run: Run) -> Table:
         found.append((f"all {episodes} episodes", _of_trials(trial_scores(returns))))
     if episodes > LAST:
         found.append((f"the last {LAST}", _of_trials(final_scores(returns, LAST))))
-    last, best = last_score(run), best_score(run)
-    if last and best:
-        found += [("the last evaluation", last), ("the best evaluation (chosen by its score)", best)]
+    found += scores_in_words(run)
     digits = decimals_of(score.summary for _, score in found)
     over = {score.over for _, score in found}
     cells = [summary_cells(score.summary, digits) for _, score in found]

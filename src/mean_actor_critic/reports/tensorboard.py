@@ -78,6 +78,8 @@ class EventWriter:
                 self._add("entropy/mean", np.mean(evaluations.entropy[:, number]), moments[number])
             if evaluations.training_score is not None and np.isfinite(evaluations.training_score[:, number]).any():
                 self._add("training_score/mean", np.nanmean(evaluations.training_score[:, number]), moments[number])
+        if evaluations.greedy_means is not None:
+            self._write_trials("greedy_score", evaluations.greedy_means, evaluations.evaluated, moments)
 
     def _write_trials(self, name: str, values: Array, done: Array, steps: Sequence[int] | Array) -> range:
         """Write a curve [trials, points] of which each trial has so many points [trials]: some trials, and the mean.

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from mean_actor_critic.engines import compiled
 from mean_actor_critic.engines.memory import on_host
-from mean_actor_critic.engines.play import hosted_episodes
+from mean_actor_critic.engines.play import Turn, hosted_episodes
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.learning.randomness import evaluation_keys
@@ -112,6 +112,6 @@ def _hosted(
 ) -> list[Batch]:
     """In the order of their numbers, whoever ended first."""
     trial = agent.experiment.trial_numbers()[[agent.trial]]
-    wanted = [(0, episode) for episode in range(first, first + count)]
+    wanted = [Turn(0, episode) for episode in range(first, first + count)]
     played = dict(hosted_episodes(agent.experiment, spec, stacked([agent]), trial, wanted, seed, limits))
     return [played[key] for key in wanted]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mean_actor_critic.engines import devices, vector
 from mean_actor_critic.engines.memory import memory_faults
-from mean_actor_critic.engines.play import compiled_returns, hosted_episodes
+from mean_actor_critic.engines.play import Playing, Turn, compiled_returns, hosted_episodes
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, environment_of
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import InputError
@@ -104,23 +104,22 @@ def _play_compiled(wanted: _Performance, limits: WorkerLimits) -> Array:
     return compiled_returns(
         wanted.experiment,
         wanted.spec.build,
-        stacked(wanted.agents),
-        wanted.trials,
+        Playing(stacked(wanted.agents), wanted.trials, (wanted.greedy,)),
         range(wanted.episodes),
         seed=wanted.seed,
-        greedy=wanted.greedy,
         on_chunk=wanted.report,
-    )
+    )[0]
 
 
 def _play_hosted(wanted: _Performance, limits: WorkerLimits) -> Array:
     returns = wanted.no_returns()
-    to_play = [(agent, episode) for episode in range(wanted.episodes) for agent in range(len(wanted.trials))]
+    agents = range(len(wanted.trials))
+    turns = [Turn(agent, episode, wanted.greedy) for episode in range(wanted.episodes) for agent in agents]
     actors = stacked(wanted.agents)
-    for key, episode in hosted_episodes(
-        wanted.experiment, wanted.spec, actors, wanted.trials, to_play, wanted.seed, limits, wanted.greedy
+    for turn, episode in hosted_episodes(
+        wanted.experiment, wanted.spec, actors, wanted.trials, turns, wanted.seed, limits
     ):
-        returns[key] = np.sum(episode.reward, dtype=np.float64)
+        returns[turn.agent, turn.episode] = np.sum(episode.reward, dtype=np.float64)
         wanted.report(returns)
     return returns
 

@@ -143,7 +143,7 @@ class Saver:
     def keep_agent(self, study: Study, place: int) -> None:
         """Write the agent of a trial's last evaluation if it is the best so far, or one of those always kept."""
         experiment, number = self._manifest.experiment, int(study.evaluations.evaluated[place])
-        means = study.evaluations.means[place, :number]
+        means = study.evaluations.deciding_means[place, :number]
         names = [f"{BEST}-{place}"] if means.argmax() == number - 1 else []
         if number % KEEP_EVERY == 0 or number == experiment.evaluations:
             unit = experiment.budget.unit.removesuffix("s")

@@ -34,13 +34,21 @@ SHOWN = 100  # episodes that a mean of the latest is about
 CURVE_POINTS = 300  # of a curve by steps, at most
 
 
+TRAINING, EVALUATIONS, GREEDY = CURVES = ("training", "evaluations", "greedy evaluations")  # what a curve is of
+IN_WORDS = {
+    TRAINING: "Return",
+    EVALUATIONS: "Return of evaluations",
+    GREEDY: "Return of evaluations, most probable actions",
+}
+
+
 class Curve(NamedTuple):
     """What came out of a run over time, whatever was counted."""
 
     unit: str  # of x: "episodes" or "steps"
     x: Array  # [points]
     values: Array  # [trials, points] mean returns; NaN where a trial has none
-    of: str  # what the values are: "training" or "evaluations"
+    of: str  # what the values are: one of CURVES
 
     @property
     def n(self) -> int:
@@ -130,34 +138,36 @@ class Run:
 
         Args:
             unit: of time, "episodes" or "steps"; by default what the budget counts.
-            of: "training", or "evaluations"; by default training, where single episodes are kept.
+            of: "training", "evaluations" or "greedy evaluations", whose actions were the most probable ones; by default
+                training, where single episodes are kept.
         """
         unit = self.experiment.budget.unit if unit is None else unit
-        of = ("evaluations" if self.experiment.is_game else "training") if of is None else of
-        if unit not in (EPISODES, STEPS) or of not in ("training", "evaluations"):
-            raise InputError("curve", (unit, of), "episodes or steps, of training or evaluations")
-        if of == "evaluations":
-            return self._evaluation_curve(unit)
+        of = (EVALUATIONS if self.experiment.is_game else TRAINING) if of is None else of
+        if unit not in (EPISODES, STEPS) or of not in CURVES:
+            raise InputError("curve", (unit, of), f"episodes or steps, of {', '.join(CURVES)}")
+        if of != TRAINING:
+            return self._evaluation_curve(unit, of)
         if self.experiment.is_game:
             raise InputError("curve", of, "evaluations: a run on a game keeps no single episodes")
         return self._training_curve(unit)
 
-    def _evaluation_curve(self, unit: str) -> Curve:
+    def _evaluation_curve(self, unit: str, of: str) -> Curve:
+        means = self.evaluations.greedy_means if of == GREEDY else self.evaluations.means
+        if means is None:
+            raise InputError("curve", of, "runs with evaluation_greedy=true")
         if not self.experiment.evaluations or unit != self.experiment.budget.unit:
             raise InputError("curve", unit, f"runs that were evaluated, by {self.experiment.budget.unit}")
         count = int(self.evaluations.evaluated.max(initial=0))
-        return Curve(
-            unit, self.experiment.evaluation_moments()[:count], self.evaluations.means[:, :count], "evaluations"
-        )
+        return Curve(unit, self.experiment.evaluation_moments()[:count], means[:, :count], of)
 
     def _training_curve(self, unit: str) -> Curve:
         if unit == EPISODES:
             played = int(self.episodes_done.max(initial=0))
-            return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), "training")
+            return Curve(unit, np.arange(1, played + 1), np.asarray(self.returns[:, :played], np.float64), TRAINING)
         binned = returns_by_steps(self.curves, CURVE_POINTS)
         if binned is None:
-            return Curve(unit, np.zeros(0), np.zeros((self.experiment.trials, 0)), "training")
-        return Curve(unit, binned.x, binned.values, "training")
+            return Curve(unit, np.zeros(0), np.zeros((self.experiment.trials, 0)), TRAINING)
+        return Curve(unit, binned.x, binned.values, TRAINING)
 
     @property
     def latest(self) -> Array:
@@ -323,25 +333,30 @@ class Run:
         label = f"{algorithm.title}, mean of {curve.n} trials" if curve.n > 1 else f"{algorithm.title}, 1 trial"
         axes.plot(curve.x[everyone], mean, color=algorithm.colour, linewidth=2, label=label)
         unit_in_words = "Episode" if curve.unit == EPISODES else "Agent steps"
-        ylabel = "Return" if curve.of == "training" else "Return of evaluations"
-        axes.set(xlabel=unit_in_words, ylabel=ylabel, title=self.experiment.environment)
+        axes.set(xlabel=unit_in_words, ylabel=IN_WORDS[curve.of], title=self.experiment.environment)
         axes.legend(frameon=False)
         axes.grid(alpha=0.25)
         return figure
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """Every episode of training, or every evaluation on games, as a row of a DataFrame; needs pandas."""
+    def to_pandas(self, of: str | None = None) -> "pd.DataFrame":
+        """Every episode of training, or every evaluation, as a row of a DataFrame; needs pandas.
+
+        Args:
+            of: "training" or "evaluations"; by default training, where single episodes are kept.
+        """
         try:
             import pandas as pd
         except ImportError:
             raise MacError("tables need pandas: pip install 'mean-actor-critic[pandas]'") from None
         numbers = self.experiment.trial_numbers()
-        if self.experiment.is_game:
-            curve = self.curve()
+        if of not in (None, TRAINING, EVALUATIONS):
+            raise InputError("of", of, f"{TRAINING} or {EVALUATIONS}")
+        if of == EVALUATIONS or (of is None and self.experiment.is_game):
+            curve, greedy = self.curve(of=EVALUATIONS), self.evaluations.greedy_means
             trial, point = np.nonzero(np.isfinite(curve.values))
-            return pd.DataFrame(
-                {"trial": numbers[trial], "steps": curve.x[point], "mean_score": curve.values[trial, point]}
-            )
+            columns = {"trial": numbers[trial], curve.unit: curve.x[point], "mean_score": curve.values[trial, point]}
+            return pd.DataFrame(columns if greedy is None else {**columns, "greedy_mean_score": greedy[trial, point]})
+        self.curve(of=TRAINING)  # or there is none
         trial, episode = np.nonzero(self.lengths > 0)
         return pd.DataFrame(
             {

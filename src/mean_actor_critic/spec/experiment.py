@@ -11,7 +11,7 @@ from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.algorithms import PARTS, algorithm_of, checked_algorithm
 from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, Hyper, Part, Setup, learners_on
-from mean_actor_critic.spec.rules import GAME, RULES, EvaluationRules, GameRules, Rules
+from mean_actor_critic.spec.rules import EVALUATIONS, GAME, RULES, EvaluationRules, GameRules, Rules
 from mean_actor_critic.spec.settings import Setting, is_whole, settings_of
 
 TRIALS = (1, 100_000)
@@ -25,8 +25,9 @@ MOST_EVALUATIONS = 1_000_000
 GAME_TRIALS = (1, 100)
 SOLVED_OVER = 100  # episodes whose mean return `until` is about
 SOLVED_EVERY = 10  # episodes between two looks at it
-# Where an engine's usual values are not those of the settings: games are evaluated as in the paper.
-_USUAL: dict[str, dict[str, Any]] = {"atari": {"evaluation_interval": 200_000, "evaluation_episodes": 50}}
+# Where usual values are not those of the settings: games are evaluated as in the paper,
+_USUAL_ON_GAMES: dict[str, Any] = {"evaluation_interval": 200_000, "evaluation_episodes": 50}
+_USUAL_BY_STEPS: dict[str, Any] = {"evaluation_greedy": True}  # and other learners than the paper's in both ways
 _RENAMED = {"evaluation_games": "evaluation_episodes"}  # settings in files of format 2
 
 
@@ -62,11 +63,19 @@ def usual_budget(engine: str, learner: str) -> Budget:
     return Budget(STEPS, USUAL_STEPS) if counts_steps and engine != "atari" else USUAL_BUDGETS[engine]
 
 
+def _usual_values(engine: str, learner: str) -> dict[str, Any]:
+    """Of settings where they are not the settings' own, by name."""
+    if engine == "atari":
+        return _USUAL_ON_GAMES
+    return _USUAL_BY_STEPS if LEARNERS[learner].unit == STEPS else {}
+
+
 def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Setting]:
     """All settings of a learner on an engine, by name, with the values that are usual there."""
-    spec = LEARNERS[learner or learners_on(engine)[0]]
-    found = settings_of(RULES[engine], spec.setup, spec.hyper, EvaluationRules)
-    return {name: s._replace(default=_USUAL.get(engine, {}).get(name, s.default)) for name, s in found.items()}
+    learner = learner or learners_on(engine)[0]
+    spec, usual = LEARNERS[learner], _usual_values(engine, learner)
+    found = settings_of(RULES[engine], spec.setup, spec.hyper, EVALUATIONS[engine])
+    return {name: s._replace(default=usual.get(name, s.default)) for name, s in found.items()}
 
 
 def usual_learner(algorithm: Any, engine: str) -> str:
@@ -207,6 +216,11 @@ class Experiment:
         return np.array([self.moment_of_evaluation(number) for number in range(self.evaluations)], np.int64)
 
     @property
+    def evaluation_ways(self) -> tuple[bool, ...]:
+        """How the episodes of an evaluation are played: by sampled actions, and perhaps by the most probable ones."""
+        return (False, True) if getattr(self.evaluation, "evaluation_greedy", False) else (False,)
+
+    @property
     def most_evaluation_episodes(self) -> int:
         """Episodes that an evaluation can have: games are played in whole batches."""
         batch = self.rules.evaluation_environments if isinstance(self.rules, GameRules) else 1
@@ -324,7 +338,7 @@ def make_experiment(
         own(spec.setup, algorithm=name, estimator=estimator),
         own(spec.hyper),
         own(RULES[engine]),
-        own(EvaluationRules),
+        own(EVALUATIONS[engine]),
         trials,
         budget,
         require_whole("seed", seed, *SEEDS),
@@ -376,7 +390,7 @@ def _checked_settings(
 ) -> dict[str, Any]:
     known = settings_for_engine(engine, learner)
     applicable = applicable_settings(algorithm, engine, learner)
-    checked = dict(_USUAL.get(engine, {}))
+    checked = dict(_usual_values(engine, learner))
     for name, given in settings.items():
         if name not in known:
             raise unknown_name("setting", name, known)

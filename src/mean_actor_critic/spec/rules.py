@@ -78,8 +78,23 @@ class EvaluationRules:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class EpisodeEvaluationRules(EvaluationRules):
+    """The same where single episodes are played, not batches of games."""
+
+    evaluation_greedy: bool = switch(
+        False,
+        "play the episodes of an evaluation a second time with the most probable actions, which then decide which "
+        "agent is the best",
+        "evaluation",
+    )
+
+
 Rules = EpisodeRules | GameRules
 RULES: dict[str, type[Rules]] = {"compiled": EpisodeRules, "hosted": EpisodeRules, "atari": GameRules}  # by engine
+EVALUATIONS: dict[str, type[EvaluationRules]] = {
+    "compiled": EpisodeEvaluationRules, "hosted": EpisodeEvaluationRules, "atari": EvaluationRules,
+}  # fmt: skip
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {},  # the defaults
