@@ -27,7 +27,7 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 bench: .venv/ready
-	$(BIN)/python scripts/optional.py stable-baselines3
+	$(BIN)/python scripts/optional.py minatar minigrid stable-baselines3
 	$(BIN)/python -m benchmarks
 
 .venv/ready: pyproject.toml constraints.txt

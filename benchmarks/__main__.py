@@ -1,6 +1,7 @@
 """`python -m benchmarks` measures all parts, `python -m benchmarks PART …` only those.
 
 Each part writes its section of RESULTS.md as soon as it is done, so that whatever happens to another one loses nothing.
+The comparison on tasks takes days and is a command of its own: `python -m benchmarks suite --help`.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from typing import Any
 
 from benchmarks import atari, cart_pole, growth, lunar_lander, memory, report, startup, updates
 from benchmarks.harness import ROOT, log, machine, write_section
+from benchmarks.suite import command as suite
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 # Each has a `Size` (by default that of the published numbers), a `TOY` one, and `measure`, from size to section.
@@ -47,6 +49,9 @@ def measure(names: list[str], toy: bool, results: Path | None) -> list[str]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["suite"]:
+        suite.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="*", choices=["all", *PARTS], default="all")
     parser.add_argument("--toy", action="store_true", help="too little to mean anything; tries it out, writes nothing")

@@ -99,15 +99,16 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join([text(lines[0]), rule, *map(text, lines[1:])])
 
 
-def write_section(file: Path, section: str) -> None:
+def write_section(file: Path, section: str, head: str = HEAD) -> None:
     """Put a section in a file of results, in place of the one with the same title or at the end.
 
     Args:
         file: begun if it is not there.
         section: begins with a line `## Title`.
+        head: what the file is begun with.
     """
     title = section.partition("\n")[0]
-    head, *others = re.split(r"^(?=## )", file.read_text() if file.exists() else HEAD, flags=re.MULTILINE)
+    head, *others = re.split(r"^(?=## )", file.read_text() if file.exists() else head, flags=re.MULTILINE)
     sections = {other.partition("\n")[0]: other.rstrip() + "\n" for other in others} | {title: section}
     file.write_text("\n".join([head.rstrip() + "\n", *sections.values()]))
 
@@ -115,16 +116,26 @@ def write_section(file: Path, section: str) -> None:
 def machine() -> str:
     """When, on what and with which versions, in general words."""
     names = ("jax", "numpy", "optax", "gymnasium", "box2d", "ale-py", "torch", "stable-baselines3")
-    versions = [f"Python {platform.python_version()}"]
+    return (
+        f"{datetime.date.today()}; {hardware()}, load average {os.getloadavg()[0]:.1f} before the start.  \n"
+        f"{versions(names)}."
+    )
+
+
+def versions(names: Iterable[str]) -> str:
+    """Of Python and of packages, in words."""
+    found = [f"Python {platform.python_version()}"]
     for name in names:
         try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
+            found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {name}")
-    return (
-        f"{datetime.date.today()}; {os.cpu_count()} cores, {_processor()}; {platform.system()}, "
-        f"load average {os.getloadavg()[0]:.1f} before the start.  \n{', '.join(versions)}."
-    )
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def hardware() -> str:
+    """What kind of machine this is, in general words."""
+    return f"{os.cpu_count()} cores, {_processor()}; {platform.system()}"
 
 
 def _processor() -> str:

@@ -42,8 +42,11 @@ def browser() -> None:
 
 
 def stable_baselines3() -> None:
-    """Stable-Baselines3, after a PyTorch without GPU packages, which by itself it would bring along by the gigabyte."""
-    if importlib.util.find_spec("stable_baselines3"):
+    """Stable-Baselines3 with its contrib package, after a PyTorch without GPU packages.
+
+    By itself it would bring these along by the gigabyte.
+    """
+    if importlib.util.find_spec("sb3_contrib"):
         return
     constraints = ROOT / "constraints.txt"
     (torch,) = [line for line in constraints.read_text().splitlines() if line.startswith("torch==")]
@@ -52,13 +55,19 @@ def stable_baselines3() -> None:
         run([*PIP, "--constraint", str(constraints), f"{torch}+cpu"])
     except InstallError as reason:
         raise InstallError(f"pip finds no PyTorch without GPU packages ({reason})") from None
-    run([*PIP, "--constraint", str(constraints), "stable-baselines3"])
+    run([*PIP, "--constraint", str(constraints), "stable-baselines3", "sb3-contrib"])
 
 
 def minatar() -> None:
     """MinAtar's package, a judge of our programs of its games, without what it draws its windows with."""
     if not importlib.util.find_spec("minatar"):
         run([*PIP, "--constraint", str(ROOT / "constraints.txt"), "--no-deps", "minatar"])
+
+
+def minigrid() -> None:
+    """MiniGrid's environments, for comparisons on them."""
+    if not importlib.util.find_spec("minigrid"):
+        run([*PIP, "--constraint", str(ROOT / "constraints.txt"), "minigrid"])
 
 
 def run(command: list[str]) -> None:
@@ -68,7 +77,7 @@ def run(command: list[str]) -> None:
         raise InstallError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
 
 
-OPTIONAL = {"browser": browser, "minatar": minatar, "stable-baselines3": stable_baselines3}
+OPTIONAL = {"browser": browser, "minatar": minatar, "minigrid": minigrid, "stable-baselines3": stable_baselines3}
 
 
 def main() -> None:
