@@ -12,7 +12,7 @@ from gymnasium import spaces
 import mean_actor_critic as mac
 from mean_actor_critic.environments.spaces import flatten, parts_of
 from mean_actor_critic.learning import torsos
-from mean_actor_critic.learning.kernels import dense
+from mean_actor_critic.learning.kernels import OPERATIONS
 from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part
 
 KINDS = {
@@ -68,7 +68,7 @@ def test_numpy_and_jax_see_the_same(kind):
     seen = np.stack([flatten(space, space.sample()) for _ in range(4)]) / 10
     shapes = torsos.torso_shapes(parts, (8, 6), 3, layer_norm=True)
     weights = torsos.initial_torso(jax.random.key(0), shapes)
-    fast = jax.jit(functools.partial(torsos.torso_outputs, parts, dense=dense))(weights, jnp.asarray(seen))
+    fast = jax.jit(functools.partial(torsos.torso_outputs, parts, operations=OPERATIONS))(weights, jnp.asarray(seen))
     plain = torsos.torso_outputs(parts, jax.tree.map(np.asarray, weights), seen.astype(np.float32))
     assert fast.shape == (4, 3)
     np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-6)
@@ -98,6 +98,47 @@ def test_layers_are_normalised_as_defined():
     hidden = np.maximum(scaled * np.asarray(layer.gain) + np.asarray(layer.shift), 0)
     wanted = hidden @ np.asarray(weights.head.weight) + np.asarray(weights.head.bias)
     np.testing.assert_allclose(torsos.torso_outputs((part,), weights, jnp.asarray(x)), wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_the_fast_normalisation_has_the_gradients_of_the_plain_one():
+    """Also for several networks at once, each with gain and shift of its own."""
+    key = jax.random.key(0)
+    x, gain, shift, weight = (jax.random.normal(jax.random.fold_in(key, i), (3, *shape)) for i, shape in
+                              enumerate([(5, 6), (6,), (6,), (5, 6)]))  # fmt: skip
+    x -= jnp.mean(x, axis=-1, keepdims=True)
+
+    def gradients(function):
+        return jax.grad(lambda *given: jnp.sum(jax.vmap(function)(*given) * weight), argnums=(0, 1, 2))(x, gain, shift)
+
+    for fast, plain in zip(gradients(OPERATIONS.rectified), gradients(torsos.rectified), strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_of_choices_among_many_are_looked_up(monkeypatch):
+    """In outputs and gradients the same as the product with one 1 among 0s, wherever the choice is."""
+    parts = (Part(VECTOR, (2,)), Part(CHOICE, (90,)), Part(CHOICE, (3,)), Part(CHOICE, (70,)))
+    key = jax.random.key(0)
+    chosen = [jax.nn.one_hot(jax.random.randint(jax.random.key(n), (5,), 0, n), n) for n in (90, 3, 70)]
+    seen = jnp.concatenate([jax.random.normal(key, (5, 2)), *chosen], axis=-1)
+    weights = torsos.initial_torso(key, torsos.torso_shapes(parts, (8,), 2, layer_norm=True))
+
+    def found():
+        value = jax.value_and_grad(lambda weights: jnp.sum(torsos.torso_outputs(parts, weights, seen, OPERATIONS) ** 2))
+        return jax.tree.leaves(value(weights))
+
+    looked_up = found()
+    monkeypatch.setattr(torsos, "MANY", 1000)
+    for one, other in zip(looked_up, found(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 5, 2), (7, 9, 3), (10, 10, 4), (13, 20, 1), (37, 41, 1)])
+def test_every_pixel_of_an_image_counts(shape):
+    part = Part(IMAGE, shape)
+    weights = torsos.initial_torso(jax.random.key(0), torsos.torso_shapes((part,), (6,), 1, layer_norm=False))
+    images = jax.random.normal(jax.random.key(1), (8, part.size))
+    of_pixels = jax.grad(lambda seen: jnp.sum(torsos.torso_outputs((part,), weights, seen)))(images)
+    assert (np.abs(of_pixels).max(axis=0) > 0).all()
 
 
 @pytest.mark.slow

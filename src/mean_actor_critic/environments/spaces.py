@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part, Shapes
+from mean_actor_critic.spec.learners import BINARY, CHOICE, IMAGE, VECTOR, Part, Shapes
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, whose text is left out"
 LARGEST_OBSERVATION = 1_000_000  # numbers; more than any network here could take
@@ -68,13 +68,14 @@ def parts_of(space: Any) -> tuple[Part, ...]:
     if is_text(space):
         return ()
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return (Part(CHOICE, (size(space),), in_bytes=True),)
+        choices = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        return tuple(Part(CHOICE, (int(n),), in_bytes=True) for n in choices)
     in_bytes = isinstance(space, spaces.MultiBinary) or space.dtype.name in ("bool", "uint8")
     shape = tuple(int(side) for side in space.shape)
     if _is_image(shape, in_bytes):
         return (Part(IMAGE, shape, in_bytes),)
     binary = isinstance(space, spaces.MultiBinary) or space.dtype.name == "bool"
-    return (Part(CHOICE if binary else VECTOR, (math.prod(shape),), in_bytes),)
+    return (Part(BINARY if binary else VECTOR, (math.prod(shape),), in_bytes),)
 
 
 def _is_image(shape: tuple[int, ...], in_bytes: bool) -> bool:

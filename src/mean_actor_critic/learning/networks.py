@@ -32,7 +32,7 @@ class Network(NamedTuple):
         init: (key, shapes) -> random weights.
         outputs: (weights, observations [*n, …], …) -> what it makes of them.
         each: where weights are a stack of several networks and outputs are the mean of theirs: (weights of one,
-            observations [n, …], matrix product) -> its outputs.
+            observations [n, …], operations) -> its outputs.
         shared: whether one network has heads for policy and critic and sees observations as they are. Else each of the
             two has its own, with the logits or values as outputs, and sees them flattened.
     """

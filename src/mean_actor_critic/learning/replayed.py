@@ -20,14 +20,14 @@ from jaxtyping import Array, Float, Int
 
 from mean_actor_critic.learning import novelty, scales
 from mean_actor_critic.learning.architectures import network_of
-from mean_actor_critic.learning.kernels import dense, log_softmax
+from mean_actor_critic.learning.kernels import OPERATIONS, log_softmax
 from mean_actor_critic.learning.networks import ILLEGAL, Networks, Scale, normalize, softmax, sum_over_actions
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import traced
 from mean_actor_critic.learning.types import Batch, Context, Learner, Metrics, SequenceMemory
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
-from mean_actor_critic.spec.learners import CHOICE, Shapes
+from mean_actor_critic.spec.learners import BINARY, CHOICE, Shapes
 from mean_actor_critic.spec.learners import ReplayedHyper as Hyper
 from mean_actor_critic.spec.learners import ReplayedSetup as Setup
 
@@ -122,7 +122,7 @@ def init(setup: Setup, shapes: Shapes, key: Array) -> State:
     blank = network.shapes(*shapes)
     keys = jax.random.split(networks_key, setup.critics + 1)
     networks = jax.lax.map(lambda key: network.init(key, blank), keys)  # see `stepped.initialiser`
-    tabular = all(part.kind == CHOICE for part in setup.parts)
+    tabular = all(part.kind in (CHOICE, BINARY) for part in setup.parts)
     return State(
         networks=networks,
         targets=networks,
@@ -161,7 +161,7 @@ def _seen(scale: Scale, observation: Array) -> Float[Array, "*n observation"]:
 def _outputs(setup: Setup, networks: Stack, seen: Float[Array, "n observation"]) -> Float[Array, "network n action"]:
     each = network_of(setup).each
     assert each is not None
-    return jax.vmap(lambda weights: each(weights, seen, dense))(networks)
+    return jax.vmap(lambda weights: each(weights, seen, OPERATIONS))(networks)
 
 
 def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"], mask: Any = ()) -> Outputs:

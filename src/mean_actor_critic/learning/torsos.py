@@ -4,19 +4,21 @@ On any array library: agents use them with NumPy.
 """
 
 import functools
+import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mean_actor_critic.learning.networks import ILLEGAL, Layer, Network, convolve
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
-from mean_actor_critic.spec.learners import IMAGE, Part
+from mean_actor_critic.spec.learners import CHOICE, IMAGE, Part
 
 if TYPE_CHECKING:
     import jax
 
 EPSILON = 1e-5  # of layer normalisation, as elsewhere in the field
+MANY = 64  # choices from which on the chosen one's weights are looked up: a product with 0s and one 1 costs more
 _TRUNK_SCALE, _HEAD_SCALE = 2**0.5, 0.01  # of orthogonal weights: the first policies are nearly uniform
 
 
@@ -36,13 +38,29 @@ class Torso(NamedTuple):
     head: Layer
 
 
+class Operations(NamedTuple):
+    """What a torso computes with."""
+
+    product: Callable[[Any, Any], Any]  # (x [n, inputs], weight [inputs, outputs]) -> [n, outputs]
+    rectified: Callable[[Any, Any, Any], Any]  # (x [*n, units] of mean 0, gain, shift [units]) -> see `rectified`
+
+
 def convolutions_for(side: int) -> tuple[tuple[int, int, int], ...]:
-    """Kernel, stride and filters of each convolution for images whose shorter side is so many pixels."""
+    """Kernel, stride and filters of each convolution for images whose shorter side is so many pixels.
+
+    They halve small images at once. Without strides a convolution, and above all the layer that looks at all of its
+    pixels, costs several times what the rest of the network does.
+    """
     if side < 12:
-        return ((3, 1, 16),)
+        return ((4, 2, 16),)
     if side < 36:
-        return ((4, 2, 16), (3, 1, 32))
-    return ((8, 4, 16), (4, 2, 32), (3, 1, 32))
+        return ((4, 2, 16), (4, 2, 32))
+    return ((8, 8, 16), (4, 2, 32))
+
+
+def _covered(side: int, kernel: int, stride: int) -> int:
+    """How many steps a kernel takes until it has covered a side: where the last one leaves it, there are zeros."""
+    return max(0, -(-(side - kernel) // stride)) + 1
 
 
 def torso_shapes(parts: Sequence[Part], hidden: Sequence[int], outputs: int, layer_norm: bool) -> Torso:
@@ -61,7 +79,8 @@ def torso_shapes(parts: Sequence[Part], hidden: Sequence[int], outputs: int, lay
         stack = []
         for kernel, stride, filters in convolutions_for(min(height, width)):
             stack.append(normed((kernel, kernel, channels, filters)))
-            height, width, channels = (height - kernel) // stride + 1, (width - kernel) // stride + 1, filters
+            height, width = (_covered(side, kernel, stride) for side in (height, width))
+            channels = filters
         convolutions.append(tuple(stack))
         inputs += height * width * channels
     layers = []
@@ -145,55 +164,90 @@ def _taken(tree: Any, place: int) -> Any:
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
-def torso_outputs(
-    parts: Sequence[Part],
-    weights: Torso,
-    seen: Any,
-    dense: Callable[[Any, Any], Any] = operator.matmul,
-) -> Any:
-    """Outputs [n, outputs] for flattened and scaled observations [n, size]; `dense` is the matrix product."""
-    xp = seen.__array_namespace__()
-    if any(part.kind == IMAGE for part in parts):
-        features, start, stacks = [], 0, iter(weights.convolutions)
-        for part in parts:
-            piece = seen[:, start : start + part.size]
-            start += part.size
-            features.append(_convolved(part, next(stacks), piece) if part.kind == IMAGE else piece)
-        seen = xp.concat(features, axis=-1)
+def rectified(x: Any, gain: Any, shift: Any) -> Any:
+    """ReLU of outputs [*n, units] that are normalised over the last axis, over which their mean is 0."""
+    xp = x.__array_namespace__()
+    x = x * (1 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + EPSILON)) * gain + shift
+    return xp.where(x > 0, x, 0)
+
+
+PLAIN = Operations(operator.matmul, rectified)
+
+
+class _Chosen(NamedTuple):
+    """A choice among many, as a number."""
+
+    index: Any  # [n]
+    size: int  # how many there are
+
+
+def torso_outputs(parts: Sequence[Part], weights: Torso, seen: Any, operations: Operations = PLAIN) -> Any:
+    """Outputs [n, outputs] for flattened and scaled observations [n, size]."""
+    features: Iterable[Any] = _features(parts, weights, seen, operations)
     for layer in weights.hidden:
-        weight, bias = _centred(layer)
-        seen = _activated(dense(seen, weight) + bias, layer)
-    return dense(seen, weights.head.weight) + weights.head.bias
+        features = [_activated(_affine(layer, features, operations), layer, operations)]
+    return _affine(Normed(weights.head), features, operations)
 
 
-def _convolved(part: Part, stack: tuple[Normed, ...], flat: Any) -> Any:
+def _features(parts: Sequence[Part], weights: Torso, seen: Any, operations: Operations) -> list[Any]:
+    """What the first layer sees, in its order: choices among many as such, what is between them as [n, features]."""
+    xp, start, stacks, pieces = seen.__array_namespace__(), 0, iter(weights.convolutions), []
+    for part in parts:
+        piece: Any = seen[:, start : start + part.size]
+        start += part.size
+        if part.kind == IMAGE:
+            piece = _convolved(part, next(stacks), piece, operations)
+        elif part.kind == CHOICE and part.size > MANY:
+            piece = _Chosen(xp.sum(piece * xp.arange(part.size, dtype=piece.dtype), axis=-1).astype("int32"), part.size)
+        pieces.append(piece)
+    joined: list[Any] = []
+    for chosen, group in itertools.groupby(pieces, lambda piece: isinstance(piece, _Chosen)):
+        some = list(group)
+        joined += some if chosen or len(some) == 1 else [xp.concat(some, axis=-1)]
+    return joined
+
+
+def _affine(layer: Normed, pieces: Iterable[Any], operations: Operations) -> Any:
+    """The affine map of a layer, less the mean over its units where they are to be normalised.
+
+    What is subtracted from every unit's output can be subtracted from its weights, which are fewer than outputs. Of
+    choices among many they are more, but only those are subtracted from that are looked up.
+    """
+    (weight, bias), centred = layer.layer, _centring(layer)
+    total, start = centred(bias), 0
+    for piece in pieces:
+        if isinstance(piece, _Chosen):
+            total, size = centred(weight[start + piece.index]) + total, piece.size
+        else:
+            size = piece.shape[-1]
+            total = operations.product(piece, centred(weight[start : start + size])) + total
+        start += size
+    return total
+
+
+def _centring(layer: Normed) -> Callable[[Any], Any]:
+    """What is done to weights [*n, units], or to a bias, so that what a layer computes has the mean 0 if need be."""
+    if isinstance(layer.gain, tuple):
+        return lambda x: x
+    return lambda x: x - x.__array_namespace__().mean(x, axis=-1, keepdims=True)
+
+
+def _activated(x: Any, layer: Normed, operations: Operations) -> Any:
+    if not isinstance(layer.gain, tuple):
+        return operations.rectified(x, layer.gain, layer.shift)
+    return x.__array_namespace__().where(x > 0, x, 0)
+
+
+def _convolved(part: Part, stack: tuple[Normed, ...], flat: Any, operations: Operations) -> Any:
     """Features [n, …] of flattened images [n, size].
 
     Convolutions are matrix products of patches: XLA's own, of several networks at once, are grouped ones, and slow.
     """
     image = _as_image(part, flat)
-    strides = (stride for _, stride, _ in convolutions_for(min(image_shape(part)[:2])))
-    for layer, stride in zip(stack, strides, strict=True):
-        weight, bias = _centred(layer)
-        image = _activated(convolve(image, weight, stride) + bias, layer)
-    return image.__array_namespace__().reshape(image, (image.shape[0], math.prod(image.shape[1:])))
-
-
-def _centred(layer: Normed) -> Layer:
-    """The affine map of a layer, and where its outputs are to be normalised, less their mean.
-
-    What is subtracted from every unit's output can be subtracted from its weights, which are fewer than outputs.
-    """
-    weight, bias = layer.layer
-    if isinstance(layer.gain, tuple):
-        return layer.layer
-    xp = weight.__array_namespace__()
-    return Layer(weight - xp.mean(weight, axis=-1, keepdims=True), bias - xp.mean(bias))
-
-
-def _activated(x: Any, layer: Normed) -> Any:
-    """ReLU, after normalisation over the last axis where there is one: `x` has mean 0 over it."""
-    xp = x.__array_namespace__()
-    if not isinstance(layer.gain, tuple):
-        x = x * (1 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + EPSILON)) * layer.gain + layer.shift
-    return xp.where(x > 0, x, 0)
+    xp = image.__array_namespace__()
+    for layer, (kernel, stride, _) in zip(stack, convolutions_for(min(image_shape(part)[:2])), strict=True):
+        missing = [(_covered(side, kernel, stride) - 1) * stride + kernel - side for side in image.shape[1:3]]
+        image = xp.pad(image, ((0, 0), *((0, max(0, pixels)) for pixels in missing), (0, 0)))
+        weight, bias = _centring(layer)(layer.layer.weight), _centring(layer)(layer.layer.bias)
+        image = _activated(convolve(image, weight, stride) + bias, layer, operations)
+    return xp.reshape(image, (image.shape[0], math.prod(image.shape[1:])))

@@ -120,13 +120,14 @@ class RolloutHyper:
 
 # --- replayed: one setting for every environment ---------------------------------------------------------------------
 
-VECTOR, CHOICE, IMAGE = "vector", "choice", "image"  # kinds of the parts of an observation
+# Kinds of the parts of an observation: numbers; one 1 among 0s; any 0s and 1s; pixels.
+VECTOR, CHOICE, BINARY, IMAGE = "vector", "choice", "binary", "image"
 
 
 class Part(NamedTuple):
-    """A part of a flattened observation: numbers, 0s and 1s, or the pixels of an image."""
+    """A part of a flattened observation."""
 
-    kind: str  # VECTOR, CHOICE or IMAGE
+    kind: str  # VECTOR, CHOICE, BINARY or IMAGE
     shape: tuple[int, ...]
     in_bytes: bool = False  # whether its numbers are whole, from 0 to 255
 
