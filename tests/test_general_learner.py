@@ -11,7 +11,7 @@ from helpers import message_of
 from mean_actor_critic.engines import stepped_study
 from mean_actor_critic.learning import novelty
 from mean_actor_critic.runs import advice
-from mean_actor_critic.spec.experiment import learner_to_train
+from mean_actor_critic.spec.experiment import Budget, learner_to_train, make_experiment
 
 TINY = {"hidden": (4,), "sequences": 2, "sequence_length": 2, "updates_per_step": 1, "environments": 2, "warm_up": 8,
         "replay_capacity": 100}  # fmt: skip
@@ -51,7 +51,8 @@ def test_training_without_a_word_takes_it_and_says_where_its_settings_come_from(
 
 def test_a_budget_in_episodes_is_refused_where_it_is_asked_for(tmp_path):
     refused = functools.partial(mac.train, "CartPole-v1", learner="replayed", episodes=3, out=tmp_path / "run")
-    assert message_of(refused) == "episodes: 3 cannot be used; allowed: steps, which the learner replayed counts"
+    allowed = "steps instead, which the learner replayed counts; or the learner episodic"
+    assert message_of(refused) == f"episodes: 3 cannot be used; allowed: {allowed}"
     assert not (tmp_path / "run").exists()
 
 
@@ -115,10 +116,12 @@ def test_an_environment_that_does_not_replay_is_named(tmp_path, monkeypatch):
 class Told:
     """As much of a run as advice looks at."""
 
-    def __init__(self, returns, entropy, error, algorithm="mac"):
+    def __init__(self, returns, entropy, error, algorithm="mac", **given):
         self.returns = np.array(returns, np.float32)
         self.episodes_done = np.sum(np.isfinite(self.returns), axis=1)
-        self.experiment = type("Experiment", (), {"trials": len(returns), "algorithm": algorithm})
+        self.experiment = make_experiment(
+            "CartPole-v1", algorithm, len(returns), Budget("steps", 1000), 0, given, learner="replayed"
+        )
         self._health = {"health/entropy/mean": np.array(entropy), "health/error/mean": np.array(error)}
 
     def state_of_trials(self, name):
@@ -126,6 +129,7 @@ class Told:
 
 
 RISING, FLAT = np.linspace(0, 100, 40), np.tile([0.0, 1.0], 20)
+LEARNED_SOON = np.append(np.tile([0.0, 1.0], 20), np.tile([99.0, 100.0], 480))  # in less than a quarter
 
 
 @pytest.mark.parametrize(
@@ -133,8 +137,15 @@ RISING, FLAT = np.linspace(0, 100, 40), np.tile([0.0, 1.0], 20)
     [
         (Told([RISING], [0.5], [0.1]), []),
         (Told([RISING], [0.001], [0.1]), []),
+        (Told([LEARNED_SOON], [0.001], [0.1]), []),
+        (Told([np.zeros(40)], [0.5], [0.1]), ["every episode of the trial returned the same: look at the rewards"]),
+        (
+            Told([FLAT], [0.001], [0.1], learning_rate=10.0, max_episode_steps=9),
+            ["the trial settled on actions before returns rose: look at learning_rate=10.0, the rewards"],
+        ),
         (Told([FLAT], [0.5], [0.1]), ["returns of the trial stayed flat"]),
         (Told([FLAT, RISING], [0.001, 0.5], [0.1, 0.1]), ["1 of 2 trials settled on actions before returns rose"]),
+        (Told([FLAT], [0.001], [1e6]), ["the critics of the trial are far off"]),
         (Told([RISING], [0.5], [1e6]), ["the critics of the trial are far off (error 1000000)"]),
         (Told([FLAT[:10]], [0.001], [0.1]), []),
         (Told([FLAT], [0.0], [0.1], "q_learning"), ["returns of the trial stayed flat"]),

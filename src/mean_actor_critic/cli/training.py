@@ -12,8 +12,8 @@ from mean_actor_critic.cli.shared import show_run, warn
 from mean_actor_critic.errors import InputError, MacError
 from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
-from mean_actor_critic.spec.experiment import USUAL_BUDGETS, USUAL_STEPS
-from mean_actor_critic.spec.learners import ENGINES
+from mean_actor_critic.spec.experiment import USUAL_BUDGETS, USUAL_STEPS, Experiment
+from mean_actor_critic.spec.learners import ENGINES, GENERAL, learners_on
 
 if TYPE_CHECKING:
     from mean_actor_critic.runs.loop import Started
@@ -110,7 +110,7 @@ def train(options: argparse.Namespace) -> None:
             checkpoint_seconds=options.checkpoint_seconds,
             snapshots=snapshots,
             on_progress=watch(f"{options.environment} {options.algorithm}"),
-            on_start=lambda started: _begin(started, events, options.quiet),
+            on_start=lambda started: _begin(started, events, options.quiet, _why_the_papers(options, started)),
             on_study=events.write,
             **settings,
         )
@@ -125,12 +125,22 @@ def _parse_snapshots(text: str) -> int | list[int]:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def _begin(started: "Started", events: Events, quiet: bool) -> None:
+def _begin(started: "Started", events: Events, quiet: bool, why: str = "") -> None:
     """Say what is about to be trained, and get ready to write its events."""
     events.begin(started.path, started.manifest.experiment)
     if not quiet:
-        for line in what_runs(started):
+        for line in filter(None, (*what_runs(started), why)):
             say(line)
+
+
+def _why_the_papers(options: argparse.Namespace, started: "Started") -> str:
+    """Why the paper's learner was chosen where the general one could have been, in words; no text if it was not."""
+    experiment = started.manifest.experiment
+    if options.learner is not None or experiment.learner == GENERAL or GENERAL not in learners_on(experiment.engine):
+        return ""
+    asked = {"--episodes": options.episodes, "--preset": options.preset, "--snapshots": options.snapshots != "0"}
+    what = next((name for name, given in asked.items() if given), "its own settings or algorithm")
+    return f"the paper's learner, {experiment.learner}, because of {what}; --steps and general settings take {GENERAL}"
 
 
 def what_runs(started: "Started") -> list[str]:
@@ -145,6 +155,7 @@ def what_runs(started: "Started") -> list[str]:
         f"{experiment.engine} engine",
         f"{trials} of {experiment.budget}{until}",
         f"episodes of at most {experiment.rules.max_episode_steps:_} steps",
+        *_evaluations_in_words(experiment),
     ]
     settings = [f"settings: {manifest.origin or 'as given'}"]
     if experiment.engine == "atari":
@@ -155,6 +166,19 @@ def what_runs(started: "Started") -> list[str]:
     if size >= MENTIONED:
         settings.append(f"takes {in_words(size)} of memory")
     return ["; ".join(what), "; ".join(settings), f"run folder: {started.path}"]
+
+
+def _evaluations_in_words(experiment: Experiment) -> list[str]:
+    """When evaluations are played, and how."""
+    rules = experiment.evaluation
+    if not rules.evaluation_interval:
+        return []
+    ways = "sampled and most probable" if len(experiment.evaluation_ways) > 1 else "sampled"
+    every, played = (
+        f"{rules.evaluation_interval:_} {experiment.budget.unit}",
+        "games" if experiment.is_game else "episodes",
+    )
+    return [f"an evaluation every {every}: {rules.evaluation_episodes} {played} by {ways} actions"]
 
 
 # --- mac resume ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,13 @@ HELD = {"compiled": 2, "hosted": 1, "atari": 1}
 WRITTEN = 2
 
 
+def _held(experiment: Experiment) -> int:
+    """Copies in memory while a checkpoint is gathered; those for writing and from several devices not counted."""
+    if experiment.counts_updates and not experiment.is_game:
+        return 1 if experiment.trials == 1 else 2  # of several groups, what they carry is joined
+    return HELD[experiment.engine]
+
+
 class Need(NamedTuple):
     """What a run takes at least."""
 
@@ -43,7 +50,7 @@ def need(experiment: Experiment, spaces: Spaces, snapshots: Sequence[int] = (), 
     shapes = spaces.whole_shapes if experiment.engine == "atari" else spaces.flat_shapes
     one: Any = jax.eval_shape(functools.partial(initial, experiment.setup, shapes), jax.eval_shape(jax.random.key, 0))
     state, ring = (experiment.trials * _bytes_of(part) for part in (one.learner, one.replay))
-    copies = HELD[experiment.engine] + WRITTEN * writes
+    copies = _held(experiment) + WRITTEN * writes
     if experiment.engine == "compiled" and min(experiment.trials, len(jax.devices())) > 1:
         copies += 1
     actor = jax.eval_shape(functools.partial(learner_of(experiment.setup).actor, experiment.setup), one.learner)
@@ -91,6 +98,11 @@ def memory_faults(what: str) -> Iterator[None]:
         if isinstance(fault, MemoryError) or by_system or "RESOURCE_EXHAUSTED" in str(fault):
             raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
         raise
+
+
+def joined(arrays: Sequence[Any]) -> Any:
+    """Arrays of groups of trials [group's trials, …] as one [trials, …]; a single one is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def on_host(tree: Any) -> Any:

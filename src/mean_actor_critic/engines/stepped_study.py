@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from mean_actor_critic.engines import compiled, devices, stepped
 from mean_actor_critic.engines.curves import KEPT, PLAYING, REPLAY, STATE, Curves, Ends, Evaluations
-from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.engines.memory import joined, on_host
 from mean_actor_critic.engines.play import HostedPlayers, Playing, compiled_returns, episodes_of_evaluation
 from mean_actor_critic.engines.records import FIRST_COLUMNS, named_carried
 from mean_actor_critic.engines.stepped_hosted import HostedTrials, whole
@@ -108,7 +108,7 @@ class CompiledTrials:
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
         """See `Trials`."""
         return jax.tree.map(
-            lambda *arrays: np.concatenate([on_host(array) for array in arrays])[: self._experiment.trials],
+            lambda *arrays: joined([on_host(array) for array in arrays])[: self._experiment.trials],
             *(part(block.carried) for block in self._blocks),
         )
 

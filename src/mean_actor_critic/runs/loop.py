@@ -20,6 +20,7 @@ from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
+SHARE_OF_SAVING = 0.05  # of the time, at most, unless there is a reason to write a checkpoint now
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
 Result = TypeVar("Result")
@@ -126,19 +127,23 @@ class Saver:
     def __init__(self, path: Path, manifest: store.Manifest, seconds: float) -> None:
         self._path, self._manifest, self._seconds = path, manifest, seconds
         self._saved_at = time.monotonic()
+        self._took = 0.0  # seconds, the last checkpoint
         self.unsaved = False  # whether there is anything that no checkpoint has
 
     def save_if_due(self, study: Study, now: bool) -> None:
-        """Write a checkpoint if the time has come, something important has happened, or `now`."""
-        due = now or study.finished or bool(study.newly_evaluated)
-        if due or time.monotonic() - self._saved_at >= self._seconds:
+        """Write a checkpoint if the time has come, trials were evaluated, or `now`; a large one not all the time."""
+        waited = time.monotonic() - self._saved_at
+        due = bool(study.newly_evaluated) or waited >= self._seconds
+        if now or study.finished or (due and waited * SHARE_OF_SAVING >= self._took):
             self.save(study)
 
     def save(self, study: Study) -> None:
         """Write a checkpoint."""
+        began = time.monotonic()
         arrays = study.arrays()  # first: with it, what was still being learned begins to count
         store.write_checkpoint(self._path, self._manifest, study.position, arrays)
         self._saved_at, self.unsaved = time.monotonic(), False
+        self._took = self._saved_at - began
 
     def keep_agent(self, study: Study, place: int) -> None:
         """Write the agent of a trial's last evaluation if it is the best so far, or one of those always kept."""

@@ -251,6 +251,11 @@ class Experiment:
         every = {**vars(self.rules), **vars(self.setup), **vars(self.hyper), **vars(self.evaluation)}
         return {name: every[name] for name in applicable_settings(self.algorithm, self.engine, self.learner)}
 
+    def learner_settings_given(self) -> dict[str, Any]:
+        """The settings of the learner that do not have its usual values, by name."""
+        usual, own = settings_for_engine(self.engine, self.learner), {**vars(self.setup), **vars(self.hyper)}
+        return {name: x for name, x in self.settings().items() if name in own and x != usual[name].default}
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `experiment_from_json` is the inverse."""
         return {
@@ -364,7 +369,8 @@ def _checked_budget(given: "int | Budget", learner: str) -> Budget:
     if unit not in AMOUNTS:
         raise unknown_name("budget", unit, AMOUNTS)
     if unit == EPISODES and LEARNERS[learner].unit == STEPS:
-        raise InputError("episodes", amount, f"steps, which the learner {learner} counts")
+        allowed = f"steps instead, which the learner {learner} counts; or the learner episodic"
+        raise InputError("episodes", amount, allowed)
     return Budget(unit, require_whole(unit, amount, *AMOUNTS[unit]))
 
 
