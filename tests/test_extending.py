@@ -19,7 +19,7 @@ def test_the_code_of_the_page_runs(tmp_path):
             (tmp_path / file).write_text(code)
         else:
             script.append(code)
-    assert len(script) == 4, "all blocks are found"
+    assert len(script) == 5, "all blocks are found"
     assert [file for _, file, _ in BLOCKS if file] == ["hill_climbing.py"]
     told = """
 from mean_actor_critic.runs.run import Run

@@ -5,6 +5,7 @@ Tuple one after the other. Text, such as MiniGrid's missions, flattens to no num
 for batches too, because agents meet both single observations and those of vector environments.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ import numpy as np
 from gymnasium import spaces
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.given import Fields, Numbers
 from mean_actor_critic.spec.learners import BINARY, CHOICE, IMAGE, VECTOR, Part, Shapes
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, whose text is left out"
@@ -76,6 +79,31 @@ def parts_of(space: Any) -> tuple[Part, ...]:
         return (Part(IMAGE, shape, in_bytes),)
     binary = isinstance(space, spaces.MultiBinary) or space.dtype.name == "bool"
     return (Part(BINARY if binary else VECTOR, (math.prod(shape),), in_bytes),)
+
+
+def form_of(space: Any) -> Numbers | Fields:
+    """How an observation looks to those who are shown it as it is, but for text."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        names = list(space.spaces) if isinstance(space, spaces.Dict) else [""] * len(space.spaces)
+        shown = [(name, form_of(part)) for name, part in zip(names, _parts(space), strict=True) if not is_text(part)]
+        is_dict = isinstance(space, spaces.Dict)
+        return Fields(tuple(name for name, _ in shown) if is_dict else (), tuple(form for _, form in shown))
+    shape = tuple(int(side) for side in space.shape)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        choices = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        first = space.start if isinstance(space, spaces.Discrete) else 0
+        return Numbers(shape, space.dtype.name, tuple(map(int, choices)), int(first))
+    return Numbers(shape, space.dtype.name)
+
+
+def fitted(experiment: Experiment, observation: Any) -> Experiment:
+    """The experiment for an environment with an observation space: networks follow what there is to see."""
+    setup: Any = experiment.setup
+    if not hasattr(setup, "parts"):
+        return experiment
+    network = setup.network and dataclasses.replace(setup.network, form=form_of(observation))
+    setup = dataclasses.replace(setup, parts=parts_of(observation), network=network)
+    return dataclasses.replace(experiment, setup=setup)
 
 
 def _is_image(shape: tuple[int, ...], in_bytes: bool) -> bool:

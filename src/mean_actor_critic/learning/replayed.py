@@ -65,7 +65,7 @@ class Actor(NamedTuple):
     """What decides on actions: a stack of one policy, or of critics where there is no policy."""
 
     networks: Stack
-    scale: Scale
+    scale: Scale | tuple[()]  # () where they see observations as they are
 
 
 class Outputs(NamedTuple):
@@ -151,11 +151,13 @@ def _has_policy(setup: Setup) -> bool:
 def actor(setup: Setup, state: State) -> Actor:
     """The part of a state that plays."""
     some = slice(-1, None) if _has_policy(setup) else slice(0, -1)
-    return Actor(jax.tree.map(lambda x: x[some], state.networks), _scale(setup, state))
+    scale = _scale(setup, state) if setup.scales_observations else ()
+    return Actor(jax.tree.map(lambda x: x[some], state.networks), scale)
 
 
-def _seen(scale: Scale, observation: Array) -> Float[Array, "*n observation"]:
-    return normalize(observation.astype(jnp.float32), *scale)
+def _seen(scale: Scale | tuple[()], observation: Array) -> Float[Array, "*n observation"]:
+    seen = observation.astype(jnp.float32)
+    return normalize(seen, *scale) if scale else seen
 
 
 def _outputs(setup: Setup, networks: Stack, seen: Float[Array, "n observation"]) -> Float[Array, "network n action"]:
@@ -274,10 +276,11 @@ class Lesson(NamedTuple):
 def prepared(setup: Setup, hyper: Hyper, state: State, rows: Rows) -> Lesson:
     """Rows [*update, sequence, row], scaled; the same for all updates of a call, and so computed at once."""
     shape = rows.action.shape
-    seen = _seen(_scale(setup, state), rows.observation)
+    scaled = _seen(_scale(setup, state), rows.observation)
+    seen = scaled if setup.scales_observations else _seen((), rows.observation)
     reward = rows.reward / scales.reward_scale(state.returns) if setup.scale_rewards else rows.reward
     if setup.novelty:
-        new = novelty.bonus(state.novelty, seen.reshape(-1, seen.shape[-1])).reshape(shape)
+        new = novelty.bonus(state.novelty, scaled.reshape(-1, scaled.shape[-1])).reshape(shape)
         reward = reward + hyper.novelty_weight * (1 - hyper.discount) * jnp.roll(new, -1, axis=-1)
     return Lesson(rows, seen.reshape(*shape[:-2], shape[-2] * shape[-1], -1), reward)
 

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mean_actor_critic.learning.given import given_outputs, given_shapes, initial_given
 from mean_actor_critic.learning.networks import ILLEGAL, Layer, Network, convolve
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.learners import CHOICE, IMAGE, Part
@@ -133,27 +134,42 @@ def initial_torso(key: "jax.Array", shapes: Torso) -> Torso:
 
 
 def stacked_network(setup: Any) -> Network:
-    """The network for agents: of a stack of torsos, the mean of their outputs as logits.
+    """The network for agents: of a stack of networks, the mean of their outputs as logits.
 
     Where there is no policy, the outputs are values, and all weight is on the action of the highest.
     """
     has_policy = POLICY in algorithm_of(setup.algorithm).parts
 
-    def outputs(stack: Torso, seen: Any) -> Any:
+    one = _one_network(setup)
+
+    def outputs(stack: Any, seen: Any) -> Any:
         leading = seen.shape[:-1]
         flat = seen.reshape(-1, seen.shape[-1])
         count = stack.head.bias.shape[0]
-        each = [torso_outputs(setup.parts, _taken(stack, place), flat) for place in range(count)]
+        each = [one.outputs(_taken(stack, place), flat) for place in range(count)]
         mean = sum(each[1:], each[0]) / count
         if not has_policy:
             xp = mean.__array_namespace__()
             mean = xp.where(mean >= xp.max(mean, axis=-1, keepdims=True), 0.0, ILLEGAL)
         return mean.reshape(*leading, mean.shape[-1])
 
+    return Network(one.shapes, one.init, outputs, each=one.outputs)
+
+
+def _one_network(setup: Any) -> Network:
+    """A network of the stack: the user's own, with a head on top, or a torso."""
+    network = setup.network
+    if network is not None:
+        return Network(
+            lambda _, actions: given_shapes(network, actions),
+            functools.partial(initial_given, network),
+            functools.partial(given_outputs, network),
+        )
+
     def shapes(observation: Sequence[int], actions: int) -> Torso:  # noqa: ARG001
         return torso_shapes(setup.parts, setup.hidden, actions, setup.layer_norm)
 
-    return Network(shapes, initial_torso, outputs, each=functools.partial(torso_outputs, setup.parts))
+    return Network(shapes, initial_torso, functools.partial(torso_outputs, setup.parts))
 
 
 def _taken(tree: Any, place: int) -> Any:

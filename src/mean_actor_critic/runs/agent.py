@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mean_actor_critic.environments.spaces import FormError, Spaces, flatten, parts_of, spaces_from_json
+from mean_actor_critic.environments.spaces import FormError, Spaces, fitted, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.networks import Layer, Layers, Networks, Scale, inverse_cdf, normalize, softmax
@@ -15,7 +15,7 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.checks import require_whole
-from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json, fitted
+from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json
 from mean_actor_critic.trees import Array, Arrays, named, restored
 
 AGENT_FORMAT = "mean_actor_critic agent 3"
@@ -72,7 +72,7 @@ class Agent:
             raise InputError("observation", _brief(observation), allowed) from None
         if self.networks.normalizer:
             seen = normalize(seen, *self.networks.normalizer)
-        return softmax(self._network.outputs(self.policy, seen))
+        return np.asarray(softmax(self._network.outputs(self.policy, seen)))
 
     def _of_whole(self, observation: Array) -> Array:
         """The same for a network that sees observations as they are."""
@@ -125,10 +125,16 @@ class Agent:
         store.write_arrays(file, {name: np.asarray(x) for name, x in named(self.networks).items()}, words)
 
     @classmethod
-    def load(cls, path: str | Path, seed: int = 0) -> Self:
+    def load(cls, path: str | Path, seed: int = 0, network: Any = None) -> Self:
         """The agent in a file; `seed` starts its draws of sampled actions.
 
+        Args:
+            path: of the file.
+            seed: of sampled actions.
+            network: what it was trained with, if it was a network of a user's own.
+
         Raises:
+            InputError: the network is missing, or another.
             MissingFileError: there is no such file.
             DamagedFileError: the file is not one that `save` wrote.
         """
@@ -140,9 +146,14 @@ class Agent:
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
             spaces = spaces_from_json(json.loads(words["spaces"]))
-            experiment = fitted(experiment, parts_of(spaces.observation))
-            networks = networks_from_arrays(experiment, spaces, arrays)
+            experiment = fitted(experiment, spaces.observation)
         except (KeyError, ValueError, RecursionError, InputError) as fault:
+            raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
+        experiment = experiment.with_network(network)
+        experiment.require_network()
+        try:
+            networks = networks_from_arrays(experiment, spaces, arrays)
+        except (KeyError, ValueError) as fault:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
         return cls(experiment, spaces, trial, networks, seed=seed)
 
@@ -213,13 +224,15 @@ def _template_of_stacks(setup: Any, spaces: Spaces) -> Networks:
     size = _blank_array((spaces.observation_size,))
     has_policy = POLICY in algorithm_of(setup.algorithm).parts
     policy = _blank(shapes, (1 if has_policy else setup.critics,))
-    return Networks(policy, _blank(shapes, (setup.critics,)), Scale(size, size))
+    return Networks(policy, _blank(shapes, (setup.critics,)), Scale(size, size) if setup.scales_observations else ())
 
 
 def _blank(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
     """Layers of shapes as layers of arrays, with more dimensions in front."""
     if isinstance(shapes, Layer):
         return Layer(*(_blank_array((*leading, *shape)) for shape in shapes))
+    if hasattr(shapes, "shape"):
+        return _blank_array((*leading, *shapes.shape))
     if isinstance(shapes, Normed):
         norms = [shape if shape == () else _blank_array((*leading, *shape)) for shape in shapes[1:]]
         return Normed(_blank(shapes.layer, leading), *norms)

@@ -94,10 +94,14 @@ class Run:
             )
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The run in a folder, finished or not, also while another process writes it."""
+    def load(cls, path: str | Path, network: Any = None) -> Self:
+        """The run in a folder, finished or not, also while another process writes it.
+
+        `network` is what it was trained with, if that was a network of a user's own: its agents need it.
+        """
         folder = Path(path)
         manifest = store.read_manifest(folder)
+        manifest = manifest._replace(experiment=manifest.experiment.with_network(network))
         return cls(folder, manifest, store.read_checkpoint(folder, manifest))
 
     # --- what came out -----------------------------------------------------------------------------------------------
@@ -231,6 +235,7 @@ class Run:
             raise InputError("episode", episode, f"one that was kept: {kept}")
         if self._arrays is None:
             raise InputError("run", str(self.path), "a run with a checkpoint; this one has only begun")
+        self.experiment.require_network()
         try:
             learned = self._learned(trial, STATE if episode is None else f"{SNAPSHOTS}{episode}/")
             networks = networks_from_arrays(self.experiment, self.manifest.spaces, learned)

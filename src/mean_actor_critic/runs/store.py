@@ -29,10 +29,10 @@ import safetensors
 import safetensors.numpy
 
 from mean_actor_critic.engines.curves import lengthened
-from mean_actor_critic.environments.spaces import Spaces, parts_of, spaces_from_json
+from mean_actor_critic.environments.spaces import Spaces, fitted, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError, RunBusyError
 from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
-from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json, fitted
+from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json
 from mean_actor_critic.spec.settings import is_whole
 from mean_actor_critic.trees import Arrays
 
@@ -273,7 +273,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         experiment = experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
-        experiment = fitted(experiment, parts_of(spaces.observation))
+        experiment = fitted(experiment, spaces.observation)
         snapshots = checked_moments(document.get("snapshots", []), experiment.episodes)
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None

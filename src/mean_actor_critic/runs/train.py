@@ -22,7 +22,7 @@ from mean_actor_critic.environments.catalogue import (
     remember,
 )
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
-from mean_actor_critic.environments.spaces import parts_of
+from mean_actor_critic.environments.spaces import fitted
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import Answer, Progress, progress_display
@@ -35,7 +35,6 @@ from mean_actor_critic.spec.experiment import (
     Budget,
     Experiment,
     checked_moments,
-    fitted,
     learner_to_train,
     make_experiment,
     settings_for_engine,
@@ -60,6 +59,7 @@ def train(
     first_trial: int = 0,
     engine: str = AUTO,
     learner: str | None = None,
+    network: Any = None,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
     preset: str | None = None,
@@ -96,6 +96,10 @@ def train(
             "auto" chooses.
         learner: "replayed", with one setting for every environment, which is the default; "episodic", the paper's, also
             where `episodes`, a preset, or a setting or algorithm of its own is asked for; on games "rollout".
+        network: your own in the place of ours, for each critic and the policy: an object with `init(key, observation)`
+            and `apply(weights, observation)`, such as a flax module, or the two functions as a pair. Observations are
+            shown as the environment has them, in a batch [n, …] and unscaled; features [n, f] are to come of them, on
+            which our heads for actions are put. The learner is a general one.
         env_kwargs: keyword arguments for the environment.
         max_episode_steps: agent steps after which an episode is cut off; by default the environment's own limit, or
             1000 if it has none.
@@ -140,6 +144,7 @@ def train(
         settings=asked,
         engine=engine,
         learner=learner,
+        network=network,
         env_kwargs=env_kwargs,
         preset=preset,
         protocol=protocol,
@@ -178,6 +183,7 @@ def plan(
     steps: int | None = None,
     engine: str = AUTO,
     learner: str | None = None,
+    network: Any = None,
     env_kwargs: Mapping[str, Any] | None = None,
     preset: str | None = None,
     protocol: str | None = None,
@@ -202,6 +208,8 @@ def plan(
     else:
         spec = find_environment(environment, engine, env_kwargs, limit, seconds)
         engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
+    if learner is None and network is not None and GENERAL in learners_on(engine):
+        learner = GENERAL
     if learner is None:
         learner = learner_to_train(algorithm, engine, episodes=episodes, preset=preset, settings=settings)
     start = start_from(
@@ -225,12 +233,14 @@ def plan(
         learner=learner,
         environment_kwargs=env_kwargs,
         until=until,
+        network=network,
     )
     _require_estimator(experiment)
+    experiment.require_network()
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
-    experiment = fitted(experiment, parts_of(spec.spaces.observation))
+    experiment = fitted(experiment, spec.spaces.observation)
     return Plan(spec, experiment, _origin(start, experiment))
 
 
@@ -260,6 +270,7 @@ def resume(
     episodes: int | None = None,
     steps: int | None = None,
     algorithm: Any = None,
+    network: Any = None,
     workers: int | None = None,
     step_seconds: float = STEP_SECONDS,
     checkpoint_seconds: float | None = None,
@@ -278,6 +289,7 @@ def resume(
         episodes: a longer budget than the run has, where it counts episodes.
         steps: a longer budget than the run has, where it counts steps.
         algorithm: the estimator that the run was started with, if it was a function.
+        network: the network that the run was started with, if it was a user's own.
         workers: as for `train`; their number changes no bits.
         step_seconds: as for `train`.
         checkpoint_seconds: as for `train`.
@@ -289,7 +301,8 @@ def resume(
     limits = WorkerLimits(workers, step_seconds).checked()
     folder = path.path if isinstance(path, Run) else Path(path)
     manifest = store.read_manifest(folder)
-    experiment = manifest.experiment
+    experiment = manifest.experiment.with_network(network)
+    experiment.require_network()
     longer = _longer(experiment, episodes, steps)
     spec = environment_of(experiment, manifest.spaces, environment, step_seconds)
     seconds = _checked_seconds(checkpoint_seconds, experiment)
@@ -302,7 +315,8 @@ def resume(
     if longer is not None:
         with store.sole_writer(folder):
             manifest = store.extend_run(folder, store.read_manifest(folder), longer)
-    manifest = manifest._replace(experiment=_with_estimator(manifest.experiment, estimator))
+    experiment = _with_estimator(manifest.experiment.with_network(network), estimator)
+    manifest = manifest._replace(experiment=experiment)
     with _shown(progress, on_progress, manifest.experiment) as show:
         return carry_on(folder, manifest, spec, limits, seconds, Watchers(on_start, show, on_study))
 

@@ -10,7 +10,8 @@ from mean_actor_critic.errors import InputError
 from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.algorithms import PARTS, algorithm_of, checked_algorithm
 from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, Hyper, Part, Setup, learners_on
+from mean_actor_critic.spec.given import GivenNetwork, checked_network
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, Hyper, Setup, learners_on
 from mean_actor_critic.spec.rules import EVALUATIONS, GAME, RULES, EvaluationRules, GameRules, Rules
 from mean_actor_critic.spec.settings import Setting, is_whole, settings_of
 
@@ -146,6 +147,33 @@ class Experiment:
         return self.setup.learner
 
     @property
+    def network(self) -> GivenNetwork | None:
+        """A user's own network, or its name; None for one of ours."""
+        return getattr(self.setup, "network", None)
+
+    def with_network(self, given: Any) -> "Experiment":
+        """The same with the network itself, where only its name is known; unchanged where None is given.
+
+        Raises:
+            InputError: it is not the one that was trained with.
+        """
+        network, own = checked_network(given), self.network
+        if network is None:
+            return self
+        if own is None or own.name != network.name:
+            with_ours = "none: this was trained with a network of ours"
+            allowed = with_ours if own is None else f"{own.name}, which this was trained with"
+            raise InputError("network", network.name, allowed)
+        setup: Any = self.setup
+        own = dataclasses.replace(own, init=network.init, apply=network.apply)
+        return dataclasses.replace(self, setup=dataclasses.replace(setup, network=own))
+
+    def require_network(self) -> None:
+        """Refuse a network that is known by its name alone."""
+        if self.network is not None and self.network.init is None:
+            raise InputError("network", self.network.name, "the network itself, given from Python: network=…")
+
+    @property
     def is_game(self) -> bool:
         """Whether it is about an Atari game, of which only evaluations are recorded."""
         return self.engine == "atari"
@@ -270,6 +298,7 @@ class Experiment:
             "until": self.until,
             "seed": self.seed,
             "settings": {name: list(v) if isinstance(v, tuple) else v for name, v in self.settings().items()},
+            **({} if self.network is None else {"network": self.network.name}),
         }
 
     def extended(self, amount: int) -> "Experiment":
@@ -302,6 +331,7 @@ def make_experiment(
     learner: str | None = None,
     environment_kwargs: Mapping[str, Any] | None = None,
     until: float | None = None,
+    network: Any = None,
 ) -> Experiment:
     """A checked experiment.
 
@@ -317,6 +347,7 @@ def make_experiment(
         learner: that learns; None for the engine's usual one.
         environment_kwargs: keyword arguments of the environment.
         until: a mean return at which a trial ends early.
+        network: a network of a user's own, or its name; see `spec.given`.
 
     Raises:
         InputError: names the first field that cannot be used, its value and what is allowed.
@@ -334,13 +365,14 @@ def make_experiment(
     trials = require_whole("trials", trials, *(GAME_TRIALS if engine == "atari" else TRIALS))
     budget = _checked_budget(budget, learner)
     spec, checked = LEARNERS[learner], _checked_settings(settings, name, engine, learner, trials)
+    more = {"algorithm": name, "estimator": estimator, **_own_network(network, spec.setup)}
 
     def own(kind: type[Any], **more: Any) -> Any:
         return kind(**more, **{key: checked[key] for key in settings_of(kind) if key in checked})
 
     experiment = Experiment(
         environment,
-        own(spec.setup, algorithm=name, estimator=estimator),
+        own(spec.setup, **more),
         own(spec.hyper),
         own(RULES[engine]),
         own(EVALUATIONS[engine]),
@@ -356,12 +388,12 @@ def make_experiment(
     return experiment
 
 
-def fitted(experiment: Experiment, parts: tuple[Part, ...]) -> Experiment:
-    """The experiment for an environment whose flattened observations consist of these parts."""
-    if not hasattr(experiment.setup, "parts"):
-        return experiment
-    setup: Any = experiment.setup
-    return dataclasses.replace(experiment, setup=dataclasses.replace(setup, parts=parts))
+def _own_network(given: Any, setup: type[Any]) -> dict[str, Any]:
+    """A user's own network by the name of its field; none where there is none."""
+    network = checked_network(given)
+    if network is not None and not hasattr(setup, "network"):
+        raise InputError("network", network.name, f"a learner for any environment, such as {GENERAL}")
+    return {} if network is None else {"network": network}
 
 
 def _checked_budget(given: "int | Budget", learner: str) -> Budget:
@@ -434,7 +466,7 @@ def experiment_from_json(document: Any) -> Experiment:
     if not isinstance(document, dict):
         raise InputError("experiment", "its fields", ", ".join(sorted(_FIELDS)))
     given = _of_format_3(document)
-    if set(given) != _FIELDS:
+    if set(given) - {"network"} != _FIELDS or not isinstance(given.get("network", ""), str):
         raise InputError("experiment", "its fields", ", ".join(sorted(_FIELDS)))
     named = isinstance(given["settings"], dict) and isinstance(given["environment_kwargs"], dict)
     if not isinstance(given["environment"], str) or not named:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, POLICY, STATE_VALUES, algorithm_of
+from mean_actor_critic.spec.given import GivenNetwork
 from mean_actor_critic.spec.settings import Limits, choice, is_whole, number, setting, switch, whole
 
 ACTIVATIONS = ("relu", "leaky_relu", "tanh")
@@ -146,6 +147,7 @@ class ReplayedSetup:
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # no function can be given in the place of a known algorithm's
     parts: tuple[Part, ...] = ()  # of observations, in their order when flattened
+    network: GivenNetwork | None = None  # a user's own, which sees observations as they are
     environments: int = whole(4, "environments of a trial, stepped together", high=1024)
     hidden: tuple[int, ...] = setting((64, 64), _WIDTHS)
     layer_norm: bool = switch(True, "normalise what each layer computes over its units")
@@ -164,6 +166,11 @@ class ReplayedSetup:
     sequence_length: int = whole(8, "steps of each run", high=1000)
     updates_per_step: int = whole(8, "updates after each step of all environments")
     warm_up: int = whole(500, "agent steps with uniform actions before learning begins", low=0)
+
+    @property
+    def scales_observations(self) -> bool:
+        """Whether networks see observations by a scale, if by one that leaves them as they are."""
+        return self.network is None
 
     @property
     def observation_dtype(self) -> str:
