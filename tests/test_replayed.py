@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mean_actor_critic.learning import replayed, scales
 from mean_actor_critic.learning.replayed import Judged
 from mean_actor_critic.learning.sequences import Rows
-from mean_actor_critic.learning.types import Context
+from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.spec.learners import CHOICE, VECTOR, Part, ReplayedHyper, ReplayedSetup, Shapes
 
 SETUP = ReplayedSetup(parts=(Part(VECTOR, (3,)),), hidden=(8,), environments=2, sequences=4, sequence_length=3)
@@ -258,3 +258,36 @@ def test_the_size_of_rewards_does_not_matter(size):
         return updated(setup, state, rows._replace(reward=rows.reward * size)).networks
 
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), learned(size), learned(1.0))
+
+
+def test_learning_settles_but_never_stands_still():
+    first, later, last = (replayed.settled(HYPER, jnp.float32(HYPER.settling_steps * t)) for t in (0, 1, 1000))
+    assert (first.learning_rate, first.uniform_pull) == (HYPER.learning_rate, HYPER.uniform_pull)
+    np.testing.assert_allclose(later.uniform_pull, HYPER.uniform_pull / 2)
+    np.testing.assert_allclose(later.learning_rate, HYPER.learning_rate / 2**0.5, rtol=1e-6)
+    assert 0 < last.uniform_pull < 2e-4
+    constant = replayed.settled(dataclasses.replace(HYPER, settling_steps=1e12), jnp.float32(1e6))
+    np.testing.assert_allclose(constant.uniform_pull, HYPER.uniform_pull, rtol=1e-5)
+
+
+def test_learning_takes_the_settled_numbers():
+    """After very many steps a call of `learn` moves next to nothing, though the same call did at first."""
+    setup, rows = dataclasses.replace(SETUP, warm_up=0), sampled(0)
+    before = replayed.init(setup, Shapes((3,), 3), jax.random.key(0))
+    step = Batch(
+        action=jnp.zeros((1, 2), jnp.int32),
+        reward=jnp.ones((1, 2)),
+        terminated=jnp.zeros((1, 2), bool),
+        truncated=jnp.zeros((1, 2), bool),
+        valid=jnp.ones((1, 2), bool),
+        observation=jnp.ones((2, 2, 3)),
+        behaviour=jnp.full((1, 2), 0.5),
+    )
+
+    def moved(time):
+        context = Context(jnp.int32(0), jnp.int32(0), jnp.uint32(time))
+        after, _ = replayed.learn(setup, context, HYPER, before, step, rows)
+        change = jax.tree.map(lambda new, old: float(jnp.max(jnp.abs(new - old))), after.networks, before.networks)
+        return max(jax.tree.leaves(change))
+
+    assert 0 < moved(10**9) < moved(10) / 100

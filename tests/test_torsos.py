@@ -13,7 +13,8 @@ import mean_actor_critic as mac
 from mean_actor_critic.environments.spaces import flatten, parts_of
 from mean_actor_critic.learning import torsos
 from mean_actor_critic.learning.kernels import OPERATIONS
-from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part
+from mean_actor_critic.learning.torsos import stacked_network
+from mean_actor_critic.spec.learners import CHOICE, IMAGE, VECTOR, Part, ReplayedSetup
 
 KINDS = {
     "vector": spaces.Box(-np.inf, np.inf, (3,), np.float32),
@@ -158,3 +159,14 @@ def test_every_kind_is_trained_on_resumed_and_kept(kind, tmp_path):
     longer = mac.resume(run, make, steps=32, progress=False)
     assert longer.finished
     assert longer.steps_done.tolist() == [32]
+
+
+def test_one_choice_has_a_table_and_everything_else_layers():
+    choice, vector = Part(CHOICE, (5,), in_bytes=True), Part(VECTOR, (2,))
+    assert ReplayedSetup(parts=(choice,)).layers == ()
+    assert ReplayedSetup(parts=(choice,), table=False).layers == (64, 64)
+    for parts in ((vector,), (choice, choice), (choice, vector)):
+        assert ReplayedSetup(parts=parts).layers == (64, 64)
+    table = stacked_network(ReplayedSetup(parts=(choice,))).shapes((5,), 3)
+    assert table.hidden == ()
+    assert table.head.weight == (5, 3)

@@ -9,6 +9,7 @@ the closed form of a natural-gradient step of Mean Actor-Critic, with a pull κ 
 algorithms apart (`ADVANTAGES`), and nothing else does. All scales are learned, so that no setting depends on units.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -214,6 +215,7 @@ def learn(
     A trial that would become non-finite keeps its last finite state from then on.
     """
     learned = _observed(setup, context, hyper, state, batch)
+    hyper = settled(hyper, context.step * setup.environments)
     enough = (context.step + 1) * setup.environments >= setup.warm_up
     enough &= context.step + 1 >= setup.sequence_length + 1
 
@@ -230,6 +232,18 @@ def learn(
     kept = jax.tree.map(lambda new, old: jnp.where(diverged_at == 0, new, old), learned, state)
     metrics = Metrics(jnp.sum(batch.reward), jnp.int32(setup.environments))
     return kept._replace(update=number, diverged_at=diverged_at), metrics
+
+
+def settled(hyper: Hyper, steps: Any) -> Hyper:
+    """The numbers of a trial after so many agent steps: it learns in smaller steps, and less of its policy is chance.
+
+    The pull falls as 1/t, so that in the end every step of mirror descent counts the same, however long ago it was
+    taken. The learning rate falls as its root.
+    """
+    share = 1 / (1 + steps / hyper.settling_steps)
+    return dataclasses.replace(
+        hyper, learning_rate=hyper.learning_rate * share**0.5, uniform_pull=hyper.uniform_pull * share
+    )
 
 
 def _largest(networks: Stack) -> Float[Array, ""]:

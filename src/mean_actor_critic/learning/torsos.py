@@ -167,7 +167,7 @@ def _one_network(setup: Any) -> Network:
         )
 
     def shapes(observation: Sequence[int], actions: int) -> Torso:  # noqa: ARG001
-        return torso_shapes(setup.parts, setup.hidden, actions, setup.layer_norm)
+        return torso_shapes(setup.parts, setup.layers, actions, setup.layer_norm)
 
     return Network(shapes, initial_torso, functools.partial(torso_outputs, setup.parts))
 

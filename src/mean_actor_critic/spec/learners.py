@@ -150,6 +150,7 @@ class ReplayedSetup:
     network: GivenNetwork | None = None  # a user's own, which sees observations as they are
     environments: int = whole(4, "environments of a trial, stepped together", high=1024)
     hidden: tuple[int, ...] = setting((64, 64), _WIDTHS)
+    table: bool = switch(True, "where an observation is a single choice, values by a table instead of hidden layers")
     layer_norm: bool = switch(True, "normalise what each layer computes over its units")
     critics: int = whole(2, "critics, of which targets take the lowest value and the policy the mean", high=8)
     critic_target: str = choice(
@@ -173,6 +174,11 @@ class ReplayedSetup:
         return self.network is None
 
     @property
+    def layers(self) -> tuple[int, ...]:
+        """Units of each hidden layer, of which a table has none."""
+        return () if self.table and [part.kind for part in self.parts] == [CHOICE] else self.hidden
+
+    @property
     def observation_dtype(self) -> str:
         """How the replay keeps observations."""
         return "uint8" if self.parts and all(part.in_bytes for part in self.parts) else "float32"
@@ -182,12 +188,17 @@ class ReplayedSetup:
 class ReplayedHyper:
     """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
 
-    learning_rate: Any = number(1e-3, 0.0, 1e9, "of Adam, for all networks")
+    learning_rate: Any = number(1e-3, 0.0, 1e9, "of Adam, for all networks, at first")
+    settling_steps: Any = number(
+        20_000, 1.0, 1e12, "agent steps after which the pull to uniform has halved and the learning rate lost 3 tenths"
+    )
     discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
     trace_decay: Any = number(0.9, 0.0, 1.0, "the lambda of traces: 0 looks one step ahead")
     target_rate: Any = number(0.015, 0.0, 1.0, "how far target networks follow in each update; 1: none lag behind")
     temperature: Any = number(1.0, 1e-6, 1e9, "of a mirror-descent step: higher is smaller", POLICY)
-    uniform_pull: Any = number(0.1, 0.0, 1.0, "towards the uniform policy in each mirror-descent step", POLICY)
+    uniform_pull: Any = number(
+        0.1, 0.0, 1.0, "towards the uniform policy in each mirror-descent step, at first", POLICY
+    )
     advantage_clip: Any = number(1.0, 0.0, 1e9, "standard deviations beyond which an advantage counts no more", POLICY)
     entropy_weight: Any = number(0.05, 0.0, 1e9, "of the policy's entropy, in gradient steps", POLICY)
     novelty_weight: Any = number(1.0, 0.0, 1e9, "of the bonus for new states, against rewards of the usual size")
