@@ -1,5 +1,6 @@
 """Runs and sweeps that were never trained: made-up learning curves in real folders, for tests of reports."""
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from mean_actor_critic.engines.curves import Evaluations
+from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.environments.spaces import Spaces
 from mean_actor_critic.gradients.theory import (
     EPISODE,
@@ -24,8 +26,10 @@ from mean_actor_critic.runs import store
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.experiment import Budget, Experiment, make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.modern import Extent
 from mean_actor_critic.spec.paper import papers_grid
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
+from mean_actor_critic.studies.reproduce import modern
 from mean_actor_critic.studies.sweep import Cell, CellResult, Plan, Rung, Sweep, create_sweep
 
 VERSIONS = {"mean_actor_critic": "0.1.0", "jax": "0.10.2"}
@@ -141,6 +145,50 @@ def make_game_run(
     }
     store.write_checkpoint(path, manifest, updates, {**states, **found.arrays()})
     return Run.load(path)
+
+
+def make_variant_run(
+    folder: Path,
+    task: str,
+    variant: str,
+    greedy: np.ndarray[Any, Any],
+    sampled: np.ndarray[Any, Any] | None = None,
+    *,
+    share: float = 0.01,
+    diverged: tuple[int, ...] = (),
+    hyper: dict[str, float] | None = None,
+) -> Run:
+    """A run of the study of the replayed learner, below its folder, with made-up evaluations.
+
+    `greedy` and `sampled` [trials, evaluations] are means; the second is the first unless it is given. Where there are
+    fewer evaluations than the budget has, the run is not finished. `hyper` are numbers other than the usual ones.
+    """
+    sampled = greedy if sampled is None else sampled
+    trials, done = greedy.shape
+    extent = Extent(trials, share)
+    ((part,),) = modern([task], [variant], folder, extent).values()
+    experiment = dataclasses.replace(part.experiment, hyper=dataclasses.replace(part.experiment.hyper, **(hyper or {})))
+    spaces = find_environment(experiment.environment, kwargs=experiment.environment_kwargs).spaces
+    manifest = store.create_run(part.path, experiment, spaces, 1, VERSIONS, (), "general")
+    found = Evaluations.empty(experiment)
+    assert found.greedy_scores is not None
+    found.scores[:, :done], found.greedy_scores[:, :done] = sampled[..., None], greedy[..., None]
+    found.evaluated[:] = done
+    diverged_at = np.zeros(trials, np.int32)
+    diverged_at[list(diverged)] = 1
+    steps = experiment.budget.amount if done == experiment.evaluations else experiment.moment_of_evaluation(done)
+    updates = -(-steps // experiment.steps_per_update)
+    one = np.ones((trials, 1))
+    arrays = {
+        "returns": (0 * one).astype(np.float32),
+        "lengths": one.astype(np.int32),
+        "ends": (4 * one).astype(np.int64),
+        "state/diverged_at": diverged_at,
+        "state/update": np.full(trials, updates, np.int32),
+        **found.arrays(),
+    }
+    store.write_checkpoint(part.path, manifest, updates, arrays)
+    return Run.load(part.path)
 
 
 def make_study(folder: Path, trials: int = 10, episodes: int = 200) -> dict[str, Run]:

@@ -1,9 +1,10 @@
-"""The command reproduce: the paper's comparisons in classic control and on games, and its theorems."""
+"""The command reproduce: the paper's comparisons, its theorems, and the study of the replayed learner."""
 
 import argparse
+import importlib.util
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from mean_actor_critic.runs.store import RUNS, make_folder
 from mean_actor_critic.spec.checks import parse_settings, unknown_name
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
+from mean_actor_critic.spec.modern import QUICK_SHARE, QUICK_TRIALS, TASKS, TWINS, VARIANTS, Extent
 from mean_actor_critic.spec.paper import (
     ATARI,
     ATARI_STEPS,
@@ -39,7 +41,11 @@ if TYPE_CHECKING:
     from mean_actor_critic.runs.run import Run
     from mean_actor_critic.studies.sweep import Plan
 
-GAMES, THEOREMS = "atari", "theorems"  # what the command calls the studies that are not of classic control
+GAMES, THEOREMS, MODERN = (
+    "atari",
+    "theorems",
+    "modern",
+)  # what the command calls the studies that are not of classic control
 TRIALS = 100  # of each algorithm, in the paper
 THEOREM_TRIALS = 3
 FINISHED, TAKEN = "finished by this command", "finished before, taken as it is"
@@ -47,14 +53,16 @@ FINISHED, TAKEN = "finished by this command", "finished before, taken as it is"
 
 def _add_reproduce_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "study", choices=[*CLASSIC_CONTROL, GAMES, THEOREMS],
-        help="the five algorithms on this task; MAC and A2C on games; the paper's theory, exactly and in networks",
+        "study", choices=[*CLASSIC_CONTROL, GAMES, THEOREMS, MODERN],
+        help="the five algorithms on this task; MAC and A2C on games; the paper's theory, exactly and in networks; "
+        "what averaging over all actions, and each part of the general learner, is worth on many tasks",
     )  # fmt: skip
     extent = parser.add_mutually_exclusive_group()
     looks = ", ".join(
         "{}: {} trials of {} episodes".format(name, *task.quick) for name, task in CLASSIC_CONTROL.items()
     )
-    extent.add_argument("--quick", action="store_true", help=f"a first look, in minutes ({looks})")
+    looks += f"; {MODERN}: {QUICK_TRIALS} trials of {QUICK_SHARE:.0%} of the steps"
+    extent.add_argument("--quick", action="store_true", help=f"a first look, in minutes ({looks})".replace("%", "%%"))
     extent.add_argument(
         "--full", action="store_true", help="search the settings first, as the paper did, instead of taking the presets"
     )
@@ -63,7 +71,8 @@ def _add_reproduce_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rule", choices=RULES, help="with --full: who wins the search (default: asymptotic)")
     shared_options.add_preset(parser)
-    usual = f"{TRIALS}; {GAMES}: {ATARI_TRIALS}; {THEOREMS}: {THEOREM_TRIALS}"
+    fewest, most = (bound(task.trials for task in TASKS.values()) for bound in (min, max))
+    usual = f"{TRIALS}; {GAMES}: {ATARI_TRIALS}; {THEOREMS}: {THEOREM_TRIALS}; {MODERN}: {fewest} to {most}"
     parser.add_argument("--trials", type=int, help=f"of each algorithm (default: {usual})")
     usual = ", ".join(f"{name}: {task.episodes}" for name, task in CLASSIC_CONTROL.items())
     parser.add_argument("--episodes", type=int, help=f"of each trial (default: {usual})")
@@ -71,6 +80,7 @@ def _add_reproduce_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="(default: runs/STUDY-TRIALSxEPISODES-seedSEED)")
     shared_options.add_quiet(parser)
     _add_game_options(parser.add_argument_group(GAMES))
+    _add_modern_options(parser.add_argument_group(MODERN))
 
 
 def _add_game_options(group: Any) -> None:
@@ -88,12 +98,30 @@ def _add_game_options(group: Any) -> None:
     shared_options.add_settings(group, "settings as in mac train")
 
 
+def _add_modern_options(group: Any) -> None:
+    """What only the study of the replayed learner takes."""
+    group.add_argument(
+        "--task", "--tasks", metavar="NAME", nargs="+", dest="tasks", help=f"{', '.join(TASKS)} (default: all)"
+    )
+    group.add_argument(
+        "--variant", "--variants", metavar="NAME", nargs="+", dest="variants",
+        help=f"{', '.join(TWINS)}, or a setting of MAC that is switched off: {', '.join(VARIANTS[len(TWINS) :])} "
+        "(default: all)",
+    )  # fmt: skip
+    group.add_argument("--steps-share", metavar="SHARE", type=float, help="of each task's steps (default: 1)")
+
+
 def reproduce(options: argparse.Namespace) -> None:
     """`mac reproduce`."""
+    if options.study == MODERN:
+        _refuse(options, "--trials and --steps-share, with the study modern", "full", "episodes", *_SEARCHED)
+        _refuse(options, f"mac reproduce {GAMES}", *_OF_GAMES)
+        return _reproduce_modern(options)
+    _refuse(options, f"mac reproduce {MODERN}", "tasks", "variants", "steps_share")
     if options.study == GAMES:
         _refuse(options, "--steps and --trials, with Atari games", "quick", "full", "episodes", *_SEARCHED)
         return _reproduce_games(options)
-    _refuse(options, f"mac reproduce {GAMES}", "games", "steps", "algorithms", "protocol", "set")
+    _refuse(options, f"mac reproduce {GAMES}", *_OF_GAMES)
     if options.study == THEOREMS:
         _refuse(options, "nothing: theorems need no search", "full", *_SEARCHED)
         return _reproduce_theorems(options)
@@ -101,6 +129,7 @@ def reproduce(options: argparse.Namespace) -> None:
 
 
 _SEARCHED = ("search", "rule", "preset")  # options about where settings come from
+_OF_GAMES = ("games", "steps", "algorithms", "protocol", "set")
 
 
 def _refuse(options: argparse.Namespace, allowed: str, *names: str) -> None:
@@ -108,7 +137,9 @@ def _refuse(options: argparse.Namespace, allowed: str, *names: str) -> None:
     for name in names:
         asked = getattr(options, name)
         if asked not in (None, False, []):
-            raise InputError(f"--{name}", " ".join(map(str, asked)) if isinstance(asked, list) else asked, allowed)
+            raise InputError(
+                f"--{name.replace('_', '-')}", " ".join(map(str, asked)) if isinstance(asked, list) else asked, allowed
+            )
 
 
 # --- classic control -------------------------------------------------------------------------------------------------
@@ -251,6 +282,85 @@ def _games(named: list[str]) -> dict[str, Game]:
         if name not in (*ATARI, "all"):
             raise unknown_name("--game", name, [*ATARI, "all"])
     return dict(ATARI) if "all" in named else {name: ATARI[name] for name in named}
+
+
+# --- the replayed learner --------------------------------------------------------------------------------------------
+
+
+def _reproduce_modern(options: argparse.Namespace) -> None:
+    """The report is written anew whenever a task is done: all of them together take a day or more."""
+    from mean_actor_critic.reports.plots import require_matplotlib
+
+    require_matplotlib()
+    with_page = can_make_page()
+    tasks, variants = _named("--task", options.tasks, TASKS), _named("--variant", options.variants, VARIANTS)
+    extent = _extent_of_modern(options)
+    tasks = _tasks_that_can_run(tasks)
+    folder = Path(options.out or f"{RUNS}/{MODERN}{'-quick' if options.quick else ''}-seed{options.seed}")
+    from mean_actor_critic.reports.answer import answer, notes
+    from mean_actor_critic.reports.content import read
+    from mean_actor_critic.reports.files import write_results
+    from mean_actor_critic.reports.sources import find_sources
+    from mean_actor_critic.reports.tables import results_tables
+    from mean_actor_critic.reports.write import make_report
+    from mean_actor_critic.studies.reproduce import modern, reproduce
+
+    begun = time.monotonic()
+    by_task = modern(tasks, variants, folder, extent)
+    last = {parts[-1].path for parts in by_task.values()}
+    with progress_display(options.quiet) as watch:
+        for run, reused in reproduce([part for parts in by_task.values() for part in parts], watch):
+            if not options.quiet:
+                say(f"{run.path}: {'already finished, taken as it is' if reused else 'finished'}")
+            if with_page and not reused and run.path in last:
+                make_report(folder, folder / "report", video=False)
+    if with_page:
+        content, written = make_report(folder, folder / "report")
+    else:
+        content = read(find_sources([folder]))
+        written = write_results(content, folder)
+    if not options.quiet:
+        terminal = console()
+        for table in results_tables(content, terminal.width):
+            terminal.print(table)
+        for source in content.sources.runs:
+            show_divergence(source.run)
+        print("".join(answer(content)))
+        for line in notes(content):
+            print(line)
+    _say_what_was_written(options, begun, written)
+
+
+def _named(option: str, asked: list[str] | None, known: Collection[str]) -> list[str]:
+    """What was asked for by name, each once and in the usual order; all there is if nothing was."""
+    for name in asked or []:
+        if name not in known:
+            raise unknown_name(option, name, list(known))
+    return [name for name in known if asked is None or name in asked]
+
+
+def _tasks_that_can_run(names: list[str]) -> list[str]:
+    """The tasks without those whose package is not installed, each of which is named in a line."""
+    missing = {
+        name: package
+        for name in names
+        if (package := TASKS[name].package) is not None and importlib.util.find_spec(package) is None
+    }
+    if len(missing) == len(names):
+        needed = ", ".join(dict.fromkeys(missing.values()))
+        raise InputError("--task", " ".join(names), f"a task that can be trained here, without {needed}")
+    for name, package in missing.items():
+        say(f"mac: {name} is left out, because {package} is not installed")
+    return [name for name in names if name not in missing]
+
+
+def _extent_of_modern(options: argparse.Namespace) -> Extent:
+    """How much of the study was asked for."""
+    trials, share = (QUICK_TRIALS, QUICK_SHARE) if options.quick else (None, 1.0)
+    share = share if options.steps_share is None else options.steps_share
+    if not 0 < share <= 1:
+        raise InputError("--steps-share", share, "a number above 0, up to 1")
+    return Extent(trials if options.trials is None else options.trials, share, options.seed)
 
 
 # --- theorems --------------------------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ def _write_whole_entries() -> None:
 
 
 @functools.cache
+def forget_programs() -> None:
+    """Let go of what was compiled, after a run of a study: the next has a program of its own, of many megabytes."""
+    jax.clear_caches()
+
+
 def mesh(count: int) -> Mesh:
     """The first `count` devices, along one axis."""
     return jax.make_mesh((count,), (AXIS,), devices=jax.devices()[:count], axis_types=(jax.sharding.AxisType.Auto,))

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 
+from mean_actor_critic.reports import variants
 from mean_actor_critic.reports.content import Content, Search, is_papers_order
 from mean_actor_critic.reports.digits import in_millions, rounded, with_interval
 from mean_actor_critic.reports.entries import solved_words
 from mean_actor_critic.reports.games import PAPERS_STEPS, GameResult, OnGame, title_on_games
+from mean_actor_critic.reports.sheets import OF_PROBABILITIES
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Summary
-from mean_actor_critic.reports.tables import OF_PROBABILITIES
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.studies.sweep import RULES
 
@@ -18,6 +19,8 @@ def answer(content: Content) -> tuple[str, str]:
     """What a report comes to: the beginning of a sentence that says who is best, and the rest of it."""
     if content.games:
         return _of_games(content)
+    if content.tasks:
+        return variants.answer(content.tasks)
     if not content.answer:
         return _of_searches(content) if content.searches else _of_theory(content)
     best = content.answer[0]
@@ -33,7 +36,10 @@ def notes(content: Content) -> list[str]:
     unfinished = [f"{entry.label}: {entry.unfinished}." for entry in content.entries if entry.unfinished]
     unfinished += [f"{search.source.name}: {search.unfinished}." for search in content.searches if search.unfinished]
     solved = [f"{entry.label}: {words}." for entry in content.entries if (words := solved_words(entry.run))]
-    begun = [f"{name} has only begun and is not shown." for name in content.begun]
+    begun = [
+        f"{name} is not far enough and is not shown." if content.tasks else f"{name} has only begun and is not shown."
+        for name in content.begun
+    ]
     damaged = [
         f"{line}; the checkpoint before it is shown." for source in content.sources.runs for line in source.run.warnings
     ]
@@ -41,7 +47,8 @@ def notes(content: Content) -> list[str]:
         result.paper is not None and result.score.moment < PAPERS_STEPS for on in content.games for result in on.results
     )
     steps = [f"The paper’s scores are those after {in_millions(PAPERS_STEPS)} steps."] if shorter else []
-    return [*steps, *unfinished, *solved, *begun, *map(printable, damaged)]
+    tasks = variants.notes(content.tasks) if content.tasks else []
+    return [*tasks, *steps, *unfinished, *solved, *begun, *map(printable, damaged)]
 
 
 def _number(mean: Summary, digits: int, n: str) -> str:

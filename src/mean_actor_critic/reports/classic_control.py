@@ -30,6 +30,6 @@ def write(content: Content, folder: Path) -> list[Path]:
     """Write table.csv, curves.csv and learning-curves.png below `folder`; returns the files."""
     table, curves, figure = (folder / name for name in ("table.csv", "curves.csv", "learning-curves.png"))
     write_csv(table, results_rows(content))
-    write_csv(curves, curve_rows(content))
+    write_csv(curves, curve_rows(content.entries))
     learning_curves(content.entries, curves_title(content), figure)
     return [table, curves, figure]

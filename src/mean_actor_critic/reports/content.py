@@ -8,7 +8,7 @@ import numpy as np
 
 from mean_actor_critic.reports.curves import MOST_POINTS
 from mean_actor_critic.reports.digits import decimals, decimals_of
-from mean_actor_critic.reports.entries import Entry, make_entries
+from mean_actor_critic.reports.entries import Entry, make_entries, share_random_numbers, trials_in_words
 from mean_actor_critic.reports.games import OnGame, by_game
 from mean_actor_critic.reports.sources import Sources, SweepSource
 from mean_actor_critic.reports.statistics import (
@@ -24,6 +24,7 @@ from mean_actor_critic.reports.statistics import (
     summarise,
     trial_scores,
 )
+from mean_actor_critic.reports.tasks import OnTask, by_task
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.paper import Published, Task
 from mean_actor_critic.studies.sweep import Outcome, Plan, Sweep, scores
@@ -65,15 +66,21 @@ class Content(NamedTuple):
     sources: Sources
     entries: list[Entry]
     begun: list[str]  # runs that have no results yet, and sweeps that have no cell
-    answer_at: int  # the number of episodes that the answer is about; 0 without runs and on games
+    answer_at: int  # the number of episodes that the answer is about; 0 without runs, on games and on tasks
     results: dict[int, list[Result]]  # by number of episodes, best first
     searches: "list[Search]"
     games: list[OnGame]  # with the results of runs on games
+    tasks: list[OnTask]  # with the results of runs that are compared by their evaluations
 
     @property
     def title(self) -> str:
         """Of the task."""
         return self.sources.task.title if self.sources.task else self.sources.environment
+
+    @property
+    def panels(self) -> Sequence[OnGame | OnTask]:
+        """The games or tasks of runs that are judged by their evaluations."""
+        return self.games or self.tasks
 
     @property
     def answer(self) -> list[Result]:
@@ -99,7 +106,10 @@ def read(sources: Sources) -> Content:
     if sources.on_games:
         games = by_game(shown)
         entries = [result.entry for game in games for result in game.results]
-        return Content(sources, entries, begun, 0, {}, [], games)
+        return Content(sources, entries, begun, 0, {}, [], games, [])
+    if sources.on_tasks:
+        tasks, left_out = by_task(sources.runs)
+        return Content(sources, [row.entry for on in tasks for row in on.results], left_out, 0, {}, [], [], tasks)
     entries = make_entries(shown)
     return Content(
         sources,
@@ -108,6 +118,7 @@ def read(sources: Sources) -> Content:
         common_episodes(entries),
         {budget: results(sources.task, entries, budget) for budget in budgets(sources.task, entries)},
         [search_of(source) for source in sources.sweeps if source.sweep.begun],
+        [],
         [],
     )
 
@@ -130,11 +141,6 @@ def reference(entries: Sequence[Entry], episodes: int) -> Entry | None:
     return next((entry for entry in entries if entry.algorithm == "mac" and entry.source.done >= episodes), None)
 
 
-def trials_in_words(trials: int, diverged: int) -> str:
-    """How many, and if some diverged, how many did not: 97/100."""
-    return f"{trials - diverged}/{trials}" if diverged else str(trials)
-
-
 def diverged(run: Run, episodes: int) -> int:
     """Trials that diverged within the first `episodes`."""
     return int(np.sum((run.diverged_at > 0) & (run.diverged_at <= episodes)))
@@ -147,7 +153,7 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
     mac = reference(reached, episodes)
     ours = next((place for place, entry in enumerate(reached) if entry is mac), None)
     rivals = [place for place in range(len(reached)) if ours is not None and place != ours]
-    paired = [ours is not None and _share_random_numbers(reached[ours], entry) for entry in reached]
+    paired = [ours is not None and share_random_numbers(reached[ours], entry) for entry in reached]
     tests = {}
     if ours is not None:
         against = differences(of_trials[ours], [of_trials[i] for i in rivals], [paired[i] for i in rivals])
@@ -176,17 +182,11 @@ def results(task: Task | None, entries: Sequence[Entry], episodes: int) -> list[
     return sorted(rows, key=lambda row: -row.mean.mean)
 
 
-def _share_random_numbers(one: Entry, other: Entry) -> bool:
-    """Whether the trials of two runs are the same by engine, seed and number: these begin alike, and are dependent."""
-    names = [(e.engine, e.seed, e.first_trial, e.trials) for e in (one.run.experiment, other.run.experiment)]
-    return names[0] == names[1]
-
-
 def best_agent(content: Content) -> tuple[Entry, int] | None:
-    """The run that the answer puts first, on the first game, and its trial that was best in the end; None without."""
+    """The run that the answer puts first, on the first game or task, and its best trial in the end; None without."""
     if not content.entries:
         return None
-    entry = content.games[0].ranked[0].entry if content.games else content.answer[0].entry
+    entry = content.panels[0].ranked[0].entry if content.panels else content.answer[0].entry
     healthy = entry.run.diverged_at == 0
     return entry, int(np.argmax(np.where(healthy | ~healthy.any(), entry.run.latest, -np.inf)))
 

@@ -20,6 +20,7 @@ class Entry(NamedTuple):
     label: str
     source: RunSource
     curves: Mapping[tuple[str, str], Curve]  # by what they are of and their unit; at least one
+    shade: str = ""  # the name of a colour, where that of the algorithm is another run's
 
     @property
     def run(self) -> Run:
@@ -35,6 +36,11 @@ class Entry(NamedTuple):
     def algorithm(self) -> str:
         """The name of its algorithm."""
         return self.source.algorithm
+
+    @property
+    def colour(self) -> str:
+        """The name of its colour: its own, or its algorithm's."""
+        return self.shade or self.algorithm
 
     @property
     def unfinished(self) -> str:
@@ -64,6 +70,17 @@ def make_entries(sources: Sequence[RunSource]) -> list[Entry]:
         )
         for place, (label, source) in enumerate(zip(labels, sources, strict=True))
     ]
+
+
+def share_random_numbers(one: Entry, other: Entry) -> bool:
+    """Whether the trials of two runs are the same by engine, seed and number: these begin alike, and are dependent."""
+    names = [(e.engine, e.seed, e.first_trial, e.trials) for e in (one.run.experiment, other.run.experiment)]
+    return names[0] == names[1]
+
+
+def trials_in_words(trials: int, diverged: int) -> str:
+    """How many, and if some diverged, how many did not: 97/100."""
+    return f"{trials - diverged}/{trials}" if diverged else str(trials)
 
 
 def extent(run: Run) -> str:

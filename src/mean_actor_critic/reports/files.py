@@ -9,12 +9,15 @@ from typing import Any
 
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.gradients.theory import Theory
-from mean_actor_critic.reports import plots
+from mean_actor_critic.reports import plots, variants
 from mean_actor_critic.reports.content import Content, Search
 from mean_actor_critic.reports.digits import exact
+from mean_actor_critic.reports.entries import Entry
 from mean_actor_critic.reports.page import Recording, write_page
 from mean_actor_critic.reports.search import is_papers_grid, winners_sheet, write_summary
-from mean_actor_critic.reports.tables import Sheet, evaluation_rows, results_rows, results_sheet, table_2, write_csv
+from mean_actor_critic.reports.sheets import Sheet
+from mean_actor_critic.reports.tables import evaluation_rows, results_rows, results_sheet, table_2, write_csv
+from mean_actor_critic.reports.tasks import groups_of
 from mean_actor_critic.reports.theory import batch_in_words, claims_sheet, csv_rows, moments_sheet, trial_in_words
 from mean_actor_critic.reports.written import clear_and_list
 from mean_actor_critic.runs.store import make_folder
@@ -33,7 +36,7 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
         DiskError: the disk refuses.
     """
     make_folder(folder)
-    files = (_write_games if content.games else _write_runs)(content, folder) if content.entries else []
+    files = write_results(content, folder)
     grids = []
     for number, search in enumerate(content.searches, start=1):
         suffix = f"-{number}" if len(content.searches) > 1 else ""
@@ -49,6 +52,13 @@ def write_report(content: Content, recording: Recording, folder: Path) -> list[P
     return [*files, clear_and_list(folder, [*files, page]), page]
 
 
+def write_results(content: Content, folder: Path) -> list[Path]:
+    """Write the tables and figures of the runs of a report into a folder; returns the files."""
+    if not content.entries:
+        return []
+    return (_write_games if content.games else _write_tasks if content.tasks else _write_runs)(content, folder)
+
+
 def _write_runs(content: Content, folder: Path) -> list[Path]:
     over = f"mean return over {content.answer_at} episodes"
     sheets = [results_sheet(content, episodes) for episodes in content.results]
@@ -56,7 +66,7 @@ def _write_runs(content: Content, folder: Path) -> list[Path]:
     write_csv(results["csv"], results_rows(content))
     _write_text(results["tex"], "\n".join(map(latex_table, sheets)))
     plots.scores(content.answer, f"{content.title}: {over}", results["png"], results["svg"])
-    write_csv(curves["csv"], curve_rows(content))
+    write_csv(curves["csv"], curve_rows(content.entries))
     caption = curves_title(content)
     _write_text(curves["tex"], latex_figure(curves["png"].name, caption))
     plots.learning_curves(content.entries, caption, curves["png"], curves["svg"])
@@ -72,6 +82,23 @@ def _write_games(content: Content, folder: Path) -> list[Path]:
     write_csv(curves["csv"], evaluation_rows(content.games))
     plots.curves_on_games(content.games, curves["png"], curves["svg"])
     return [*table.values(), *curves.values()]
+
+
+def _write_tasks(content: Content, folder: Path) -> list[Path]:
+    table = {kind: folder / f"tasks.{kind}" for kind in ("csv", "tex")}
+    write_csv(table["csv"], variants.csv_rows(content.tasks))
+    sheets = [variants.twins_sheet(content.tasks), variants.parts_sheet(content.tasks)]
+    _write_text(table["tex"], "\n".join(latex_table(sheet) for sheet in sheets if sheet.rows))
+    curves = folder / "curves.csv"
+    header = curve_rows([])[0]
+    rows = [[on.title, *row] for on in content.tasks for row in curve_rows([r.entry for r in on.results])[1:]]
+    write_csv(curves, [["task", *header], *rows])
+    files = [*table.values(), curves]
+    for group in groups_of(content.tasks):
+        pictures = [folder / f"curves-{group}.{kind}" for kind in ("png", "svg")]
+        plots.curves_on_tasks(content.tasks, group, *pictures)
+        files += pictures
+    return files
 
 
 def curves_title(content: Content) -> str:
@@ -147,14 +174,14 @@ def _names(folder: Path, stem: str) -> dict[str, Path]:
     return {kind: folder / f"{stem}.{kind}" for kind in ("csv", "tex", "png", "svg")}
 
 
-def curve_rows(content: Content) -> list[list[Any]]:
+def curve_rows(entries: Sequence[Entry]) -> list[list[Any]]:
     """The learning curves as they are drawn, of training and evaluations; `at` is the middle of a point.
 
     Of evaluations of one trial, everything is over the episodes of each of them.
     """
     columns = ("mean", "sd", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
     rows: list[list[Any]] = [["label", "algorithm", "of", "unit", "at", "trials", *columns]]
-    for entry in content.entries:
+    for entry in entries:
         for curve in entry.curves.values():
             numbers = zip(*(getattr(curve.bands, column) for column in columns), strict=True)
             for at, of_point in zip(curve.x, numbers, strict=True):

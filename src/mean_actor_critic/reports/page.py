@@ -13,7 +13,7 @@ import numpy as np
 
 from mean_actor_critic.errors import MacError
 from mean_actor_critic.files import write_whole
-from mean_actor_critic.reports import protocol, theory
+from mean_actor_critic.reports import protocol, theory, variants
 from mean_actor_critic.reports.answer import answer, notes
 from mean_actor_critic.reports.content import LAST, Content, HeatMap, Result, Search
 from mean_actor_critic.reports.curves import Curve
@@ -22,8 +22,10 @@ from mean_actor_critic.reports.entries import Entry
 from mean_actor_critic.reports.games import GameResult, OnGame, title_on_games
 from mean_actor_critic.reports.plots import DARK_PARTS, PARTS, colour_of, dashes, score_range
 from mean_actor_critic.reports.search import extent, winners_sheet
+from mean_actor_critic.reports.sheets import Sheet
 from mean_actor_critic.reports.statistics import FEWEST, Summary
 from mean_actor_critic.reports.tables import results_sheet, table_2
+from mean_actor_critic.reports.tasks import OnTask, TaskResult, groups_of
 from mean_actor_critic.runs.run import CURVES, GREEDY, TRAINING
 from mean_actor_critic.spec.algorithms import ALGORITHMS, algorithm_of
 from mean_actor_critic.spec.learners import EPISODES, STEPS
@@ -78,8 +80,8 @@ def write_page(content: Content, recording: Recording, files: Sequence[str], gri
         style=Markup(style),
         plotly=Markup(plotly),
         script=Markup(script),
-        light={**_LIGHT, **{_css_name(name): colour_of(name) for name in _algorithms(content)}},
-        dark={**_DARK, **{_css_name(name): colour_of(name, dark=True) for name in _algorithms(content)}},
+        light={**_LIGHT, **{_css_name(name): colour_of(name) for name in _coloured(content)}},
+        dark={**_DARK, **{_css_name(name): colour_of(name, dark=True) for name in _coloured(content)}},
         data=_data(content),
     )
     write_whole(file, text.encode(errors="replace"))  # a forged manifest can hold what is no text
@@ -105,6 +107,11 @@ def _algorithms(content: Content) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _coloured(content: Content) -> list[str]:
+    """Names of all colours: of the algorithms, and of changes of settings."""
+    return list(dict.fromkeys([*_algorithms(content), *(entry.colour for entry in content.entries)]))
+
+
 def _css_name(name: str) -> str:
     """A name as a style sheet has to spell it: `module:function` has signs that end a name there."""
     return re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"\\{ord(sign[0]):x} ", name)
@@ -117,26 +124,39 @@ def _data(content: Content) -> dict[str, Any]:
     return {
         "value": "score" if content.games else "return",
         "results": _results(content),
-        "tasks": [_task(on) for on in content.games] or [_lines(content.entries, content.digits)],
+        "tasks": [_panel(on) for on in content.panels] or [_lines(content.entries, content.digits)],
         "searches": [_search(search) for search in content.searches],
         "theories": [theory.chart_data(source.theory) for source in content.sources.theories],
     }
 
 
 def _results(content: Content) -> dict[str, Any]:
-    """What the switch of the results chooses from, by its values: games, or numbers of episodes."""
+    """What the switches of the results choose from, by their values: games, tasks and measures, or episodes."""
     on_games = {
         str(place): {"digits": on.digits, "rows": [_game_result(row) for row in on.ranked]}
         for place, on in enumerate(content.games)
     }
-    return on_games or {
-        str(episodes): {"digits": content.digits, "rows": [_result(row) for row in rows]}
-        for episodes, rows in content.results.items()
+    on_tasks = {
+        f"{place} {number}": {"digits": on.digits, "rows": [_task_result(row, number) for row in on.ranked]}
+        for place, on in enumerate(content.tasks)
+        for number, _ in enumerate(on.measures)
     }
+    return (
+        on_games
+        or on_tasks
+        or {
+            str(episodes): {"digits": content.digits, "rows": [_result(row) for row in rows]}
+            for episodes, rows in content.results.items()
+        }
+    )
 
 
 def _game_result(row: GameResult) -> dict[str, Any]:
     return {**_point(row.entry, row.score.summary), "n": row.score.n_in_words, "paper": row.paper, "spread": None}
+
+
+def _task_result(row: TaskResult, measure: int) -> dict[str, Any]:
+    return {**_point(row.entry, row.summaries[measure]), "n": row.trials_in_words, "paper": None, "spread": None}
 
 
 def _result(row: Result) -> dict[str, Any]:
@@ -146,12 +166,15 @@ def _result(row: Result) -> dict[str, Any]:
 
 def _point(entry: Entry, mean: Summary) -> dict[str, Any]:
     ends = {name: _short(getattr(mean, name)) for name in ("mean", "low", "high")}
-    return {"label": entry.label, "algorithm": entry.algorithm, **ends, "range": mean.is_range}
+    return {"label": entry.label, "colour": entry.colour, **ends, "range": mean.is_range}
 
 
-def _task(on: OnGame) -> dict[str, Any]:
+def _panel(on: OnGame | OnTask) -> dict[str, Any]:
     references = [{"label": words, "algorithm": algorithm, "score": score} for words, algorithm, score in on.references]
-    return {**_lines([result.entry for result in on.results], on.digits), "references": references}
+    found = {**_lines([result.entry for result in on.results], on.digits), "references": references}
+    groups = {result.entry.label: result.groups for result in on.results if isinstance(result, TaskResult)}
+    lines = [{**line, "groups": groups.get(line["label"], [])} for line in found["lines"]]
+    return {**found, "title": on.title, "lines": lines}
 
 
 def _lines(entries: Sequence[Entry], digits: int) -> dict[str, Any]:
@@ -160,7 +183,7 @@ def _lines(entries: Sequence[Entry], digits: int) -> dict[str, Any]:
     lines = [
         {
             "label": entry.label,
-            "algorithm": entry.algorithm,
+            "colour": entry.colour,
             "dash": dash,
             "curves": {f"{of} {unit}": _curve(curve) for (of, unit), curve in entry.curves.items()},
         }
@@ -221,18 +244,19 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
         "notes": notes(content),
         "sections": _sections(content),
         "entries": content.entries,
-        "games": [(str(place), on.title) for place, on in enumerate(content.games)],
+        "panel": "Game" if content.games else "Task",
+        "panels": [(str(place), on.title) for place, on in enumerate(content.panels)],
+        "measures": [(str(number), measure.title) for number, measure in enumerate(content.tasks[0].measures)]
+        if content.tasks
+        else [],
+        "groups": [(group, variants.GROUPS[group]) for group in groups_of(content.tasks)],
         "budgets": [(episodes, f"{episodes} episodes") for episodes in content.results],
         "answer_at": content.answer_at,
-        "sheets": [table_2(content.games)]
-        if content.games
-        else [results_sheet(content, episodes) for episodes in content.results],
+        "sheets": _sheets(content),
         "interval": _interval(content),
-        "kinds": _different(content, 0, CURVES),
+        "kinds": _different(content, 0, CURVES[::-1] if content.tasks else CURVES),
         "units": _different(content, 1, (EPISODES, STEPS)),
-        "caption_of_results": _caption_of_results(content),
-        "legend_of_results": _legend_of_games(content) if content.games else _legend_of_results(content),
-        "caption_of_curves": _caption_of_games(content) if content.games else _caption_of_curves(content),
+        **_legends(content),
         "longest": max((entry.curve.end for entry in content.entries), default=1),
         "colours_of": _colours(content),
         "searches": [_search_words(search) for search in content.searches],
@@ -251,8 +275,35 @@ def _words(content: Content, recording: Recording, files: Sequence[str], grids: 
     }
 
 
+def _sheets(content: Content) -> list[Sheet]:
+    """The tables of results."""
+    if content.games:
+        return [table_2(content.games)]
+    if content.tasks:
+        return [
+            sheet for sheet in (variants.twins_sheet(content.tasks), variants.parts_sheet(content.tasks)) if sheet.rows
+        ]
+    return [results_sheet(content, episodes) for episodes in content.results]
+
+
+def _legends(content: Content) -> dict[str, str]:
+    """What stands below the charts and tables of runs."""
+    if content.tasks:
+        return {
+            "caption_of_results": variants.caption(),
+            "legend_of_results": variants.legend(content.tasks),
+            "caption_of_curves": variants.caption_of_curves(content.tasks),
+        }
+    return {
+        "caption_of_results": _caption_of_results(content),
+        "legend_of_results": _legend_of_games(content) if content.games else _legend_of_results(content),
+        "caption_of_curves": _caption_of_games(content) if content.games else _caption_of_curves(content),
+    }
+
+
 def _sections(content: Content) -> list[tuple[str, str]]:
     runs = [("results", "Results"), ("curves", "Learning curves")] if content.entries else []
+    runs += [("tasks", "All tasks")] if len(content.tasks) > 1 else []
     several = len(content.searches) > 1
     searches = [
         (f"search-{number}", f"Search {number}" if several else "Search")
@@ -270,13 +321,14 @@ def _colours(content: Content) -> dict[str, str]:
     """Which algorithm's colour a name in a table has."""
     names = _algorithms(content)
     titles = {algorithm_of(name).title: name for name in names} | {title_on_games(name): name for name in names}
-    return titles | {entry.label: entry.algorithm for entry in content.entries}
+    return titles | {entry.label: entry.colour for entry in content.entries}
 
 
 def _interval(content: Content) -> str:
     """What the intervals of the results are called."""
     on_games = [result.score.summary for on in content.games for result in on.results]
-    return interval_heading(on_games or [row.mean for row in content.answer])
+    on_tasks = [result.summaries[0] for on in content.tasks for result in on.results]
+    return interval_heading(on_games or on_tasks or [row.mean for row in content.answer])
 
 
 def _caption_of_results(content: Content) -> str:
@@ -441,6 +493,9 @@ def _alternatives(content: Content) -> Mapping[str, str]:
         ]
         words = f"Mean scores of the last evaluation: {'; '.join(scores)}."
         return {"results": words, "curves": f"Mean score of evaluations as training goes on. {words}"}
+    if content.tasks:
+        words = variants.alternative(content.tasks)
+        return {"results": words, "curves": f"Return as training goes on. {words}"}
     digits = content.digits
     means = [
         f"{row.entry.label} {rounded(row.mean.mean, digits)} {interval(row.mean, digits)}".removesuffix(" –")

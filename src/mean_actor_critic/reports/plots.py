@@ -17,6 +17,7 @@ from mean_actor_critic.reports.content import Result, Search
 from mean_actor_critic.reports.digits import interval_heading
 from mean_actor_critic.reports.entries import Entry
 from mean_actor_critic.reports.games import OnGame
+from mean_actor_critic.reports.tasks import OnTask
 from mean_actor_critic.reports.theory import (
     SOURCES,
     batch_in_words,
@@ -39,9 +40,18 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # tell runs of one algorithm apart
 _STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
-def colour_of(algorithm: str, dark: bool = False) -> str:
-    """The colour of an algorithm's lines and points, on a light or a dark ground."""
-    known = algorithm_of(algorithm)
+# Paul Tol's muted colours, of changes of settings, which their names number; and the same for dark pages
+_CHANGES = ("#332288", "#44AA99", "#882255", "#117733", "#CC6677", "#88CCEE", "#999933", "#AA4499", "#DDCC77")
+_DARK_CHANGES = ("#8F80E8", "#62D0BE", "#D2689E", "#4FB873", "#EB8F9B", "#A6DDF5", "#C6C65C", "#D681CF", "#EBDD94")
+
+
+def colour_of(name: str, dark: bool = False) -> str:
+    """The colour of an algorithm's, or a change's, lines and points, on a light or a dark ground."""
+    kind, _, number = name.partition("-")
+    if kind == "change":
+        colours = _DARK_CHANGES if dark else _CHANGES
+        return colours[int(number) % len(colours)]
+    known = algorithm_of(name)
     return known.dark_colour if dark else known.colour
 
 
@@ -53,15 +63,15 @@ def require_matplotlib() -> None:
 
 def dashes(entries: Sequence[Entry]) -> list[str]:
     """How the line of each is drawn: the first of each colour solid."""
-    colours = [colour_of(entry.algorithm) for entry in entries]
+    colours = [colour_of(entry.colour) for entry in entries]
     return [DASHES[colours[:i].count(colour) % len(DASHES)] for i, colour in enumerate(colours)]
 
 
 def _draw_curves(axes: "Axes", entries: Sequence[Entry], labels: Sequence[str], unit: float = 1) -> None:
     """The line and the band of each run; x is counted in multiples of `unit`."""
     for entry, label, dash in zip(entries, labels, dashes(entries), strict=True):
-        x, bands, colour = entry.curve.x / unit, entry.curve.bands, colour_of(entry.algorithm)
-        width = 2.2 if entry.algorithm == "mac" else 1.4
+        x, bands, colour = entry.curve.x / unit, entry.curve.bands, colour_of(entry.colour)
+        width = 2.2 if entry.colour == "mac" else 1.4
         axes.plot(x, bands.mean, _STYLES[dash], color=colour, linewidth=width, label=_literal(label))
         axes.fill_between(x, bands.mean_low, bands.mean_high, color=colour, alpha=0.2, linewidth=0)
     axes.grid(alpha=0.25)
@@ -88,14 +98,9 @@ def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
     What the settings of all runs on a game have in common is said below its name. Bands are 95 % intervals over trials,
     or their range where there are few; of one trial, they are over its games.
     """
-    columns = min(3, len(games))
-    rows = -(-len(games) // columns)
     most = max(len(on.results) + len(on.references) for on in games)  # lines of a legend
-    with figure_of(files, (1.0 + 4.2 * columns, rows * (3.4 + 0.2 * most))) as figure:
-        panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes in panels[len(games) :]:
-            axes.set_visible(False)
-        for axes, on in zip(panels, games, strict=False):
+    with _panels(files, len(games), 3.4 + 0.2 * most) as panels:
+        for axes, on in zip(panels, games, strict=True):
             entries = [result.entry for result in on.results]
             trials = [entry.run.experiment.trials for entry in entries]
             labels = [
@@ -108,10 +113,43 @@ def curves_on_games(games: Sequence[OnGame], *files: Path) -> None:
                 axes.axhline(score, color=colour, linewidth=0.8, linestyle=style, label=words)
             axes.set(xlabel="million agent steps", ylabel="score")
             lines = textwrap.wrap(", ".join(on.in_common), 60)
-            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            place: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
             axes.annotate("\n".join(lines), (0.5, 1), xytext=(0, 4), fontsize=8, **place)
             axes.set_title(_literal(on.title), pad=6 + 11 * len(lines))
             axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+
+
+@contextlib.contextmanager
+def _panels(files: Sequence[Path], count: int, height: float) -> "Iterator[Sequence[Axes]]":
+    """Panels of one figure, three in a row."""
+    columns = min(3, count)
+    rows = -(-count // columns)
+    with figure_of(files, (1.0 + 4.2 * columns, rows * height)) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in panels[count:]:
+            axes.set_visible(False)
+        yield panels[:count]
+
+
+def curves_on_tasks(tasks: Sequence[OnTask], group: str, *files: Path) -> None:
+    """Evaluations by agent steps, a panel for each task, a line for each run of a group; PNG or SVG.
+
+    Bands are 95 % intervals over trials, or their range where there are few. One legend serves all panels.
+    """
+    with _panels(files, len(tasks), 3.0) as panels:
+        labelled: dict[str, Any] = {}
+        for axes, on in zip(panels, tasks, strict=True):
+            entries = [result.entry for result in on.results if group in result.groups]
+            _draw_curves(axes, entries, [entry.label for entry in entries], unit=1000)
+            labelled |= {label: line for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+            for _, _, goal in on.references:
+                axes.axhline(goal, color=_LINE, linewidth=0.8, linestyle="--")
+            axes.set(xlabel="thousand agent steps", ylabel=f"return, {entries[0].curve.of}" if entries else "")
+            axes.set_title(_literal(on.title))
+        figure: Any = panels[0].figure
+        figure.legend(
+            labelled.values(), labelled.keys(), frameon=False, loc="outside lower center", ncols=min(3, len(labelled))
+        )
 
 
 def scores(results: Sequence[Result], title: str, *files: Path) -> None:

@@ -5,14 +5,16 @@ import shlex
 from collections.abc import Sequence
 
 from mean_actor_critic._version import __version__
+from mean_actor_critic.reports import variants
 from mean_actor_critic.reports.content import Content
 from mean_actor_critic.reports.digits import in_millions
 from mean_actor_critic.reports.entries import Entry, extent
 from mean_actor_critic.reports.games import PAPERS_STEPS
 from mean_actor_critic.reports.search import is_papers_grid
-from mean_actor_critic.reports.sources import RunSource, title_of_game
+from mean_actor_critic.reports.sheets import Sheet
+from mean_actor_critic.reports.sources import RunSource, place_of, printable, title_of_game, title_of_task
 from mean_actor_critic.reports.statistics import FEWEST
-from mean_actor_critic.reports.tables import Sheet
+from mean_actor_critic.spec import modern
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import kwargs_as_words, settings_as_words
 from mean_actor_critic.spec.experiment import Experiment, make_experiment
@@ -23,9 +25,11 @@ from mean_actor_critic.studies.sweep import Plan
 
 def method(content: Content) -> list[str]:
     """How the numbers were made, a paragraph each."""
-    lines = [f"Environment: {content.sources.environment}."]
+    lines = [f"Environment{'s' if content.tasks else ''}: {_environments(content)}."]
     if content.games:
         lines += _method_on_games()
+    elif content.tasks:
+        lines += variants.method()
     elif content.entries:
         counts = sorted({entry.source.run.experiment.trials for entry in content.entries})
         lines.append(
@@ -50,6 +54,13 @@ def method(content: Content) -> list[str]:
     if content.sources.task:
         lines.append("The paper does not say over how many episodes its means run, nor what its “±” is.")
     return lines
+
+
+def _environments(content: Content) -> str:
+    """What the runs are on, in words."""
+    places = [(on.title, str(place_of(on.results[0].entry.run.experiment))) for on in content.tasks]
+    named = [printable(place if place == title else f"{title}, {place}") for title, place in places]
+    return "; ".join(named) or content.sources.environment
 
 
 def _method_on_games() -> list[str]:
@@ -80,6 +91,8 @@ def seeds(content: Content) -> str:
         f"Results: {trials}" + (f" ({', '.join(labels)})." if len(runs) > 1 else ".") for trials, labels in runs.items()
     ]
     parts += [f"Search: seed {search.plan.seed}." for search in content.searches]
+    if content.tasks:
+        parts.append(f"The general setting was found with seeds from {modern.TUNED_FROM}.")
     return " ".join([*parts, f"Searches use seeds from {SEARCH_SEEDS.start}, results those below: they never meet."])
 
 
@@ -92,18 +105,20 @@ def commands(content: Content, grids: Sequence[str]) -> list[str]:
 
 def settings(content: Content) -> Sheet | None:
     """The settings of each run; None without runs."""
-    rows = [
-        [label, entry.run.manifest.origin or "–", " ".join(settings_as_words(entry.run.experiment.settings()))]
-        for label, entry in _named(content)
-    ]
+    rows = []
+    told: dict[str, str] = {}
+    for label, entry in _named(content):
+        words = " ".join(settings_as_words(entry.run.experiment.settings()))
+        rows.append([label, entry.run.manifest.origin or "–", told.get(words, words)])
+        told.setdefault(words, f"as {label}")
     return Sheet("Settings of each run", ["Algorithm", "origin", "settings"], rows, left=3) if rows else None
 
 
 def _named(content: Content) -> list[tuple[str, Entry]]:
     """The runs by their labels, with the game where there are several."""
-    if len(content.games) < 2:
+    if len(content.panels) < 2:
         return [(entry.label, entry) for entry in content.entries]
-    return [(f"{on.title}: {result.entry.label}", result.entry) for on in content.games for result in on.results]
+    return [(f"{on.title}: {result.entry.label}", result.entry) for on in content.panels for result in on.results]
 
 
 def origins(content: Content) -> Sheet:
@@ -119,7 +134,8 @@ def origins(content: Content) -> Sheet:
         note += f", the same results as {seen[digest]}" if digest in seen else ""
         seen.setdefault(digest, source.name)
         experiment = run.experiment
-        where = f" on {title_of_game(experiment.environment)}" if source.on_game else ""
+        title = title_of_game(experiment.environment) if source.on_game else title_of_task(experiment)
+        where = f" on {title}" if content.panels else ""
         what = f"run, {algorithm_of(source.algorithm).title}{where}, {experiment.engine} engine"
         rows.append([source.name, what, run.manifest.created, extent(run), digest[:16], note])
     for search in content.searches:
@@ -149,8 +165,11 @@ def versions(content: Content) -> Sheet:
 
 def run_commands(runs: Sequence[RunSource]) -> list[str]:
     """The commands that train these runs: one for a whole study as `mac reproduce` has it, else one for each."""
-    commands = []
     left = [(source.run.experiment, source.run.manifest.snapshots) for source in runs]
+    commands = []
+    for command, parts in _modern_studies([experiment for experiment, snapshots in left if not snapshots]):
+        commands.append(command)
+        left = [run for run in left if run[0] not in parts]
     for experiment, _ in [*left]:
         study = _study_with(experiment)
         if study is not None and all((part, ()) in left for part in study[1]):
@@ -158,6 +177,27 @@ def run_commands(runs: Sequence[RunSource]) -> list[str]:
             for part in study[1]:
                 left.remove((part, ()))
     return [*commands, *(train_command(experiment, snapshots) for experiment, snapshots in left)]
+
+
+def _modern_studies(experiments: Sequence[Experiment]) -> list[tuple[str, list[Experiment]]]:
+    """The studies of the replayed learner of which all parts are there: the command, and the experiments, of each."""
+    places = [(place, experiment) for experiment in experiments if (place := modern.place_of(experiment)) is not None]
+    studies: dict[tuple[int, float, int | None], dict[tuple[str, str], Experiment]] = {}
+    for (task, variant, asked), experiment in places:
+        studies.setdefault((asked.seed, asked.share, asked.trials), {})[task, variant] = experiment
+    found = []
+    for (seed, share, trials), parts in studies.items():
+        tasks = [name for name in modern.TASKS if any(name == task for task, _ in parts)]
+        kinds = [name for name in modern.VARIANTS if any(name == variant for _, variant in parts)]
+        if len(parts) < 2 or len(parts) < len(tasks) * len(kinds):
+            continue
+        words = ["mac", "reproduce", "modern"]
+        words += ["--task", *tasks] if len(tasks) < len(modern.TASKS) else []
+        words += ["--variant", *kinds] if len(kinds) < len(modern.VARIANTS) else []
+        words += ["--trials", str(trials)] if trials is not None else []
+        words += ["--steps-share", f"{share:g}"] if share != 1 else []
+        found.append((shlex.join([*words, "--seed", str(seed)]), list(parts.values())))
+    return found
 
 
 def train_command(experiment: Experiment, snapshots: Sequence[int] = ()) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from mean_actor_critic.reports.content import trials_in_words
 from mean_actor_critic.reports.digits import decimals_of, exact, interval_heading, rounded
+from mean_actor_critic.reports.entries import trials_in_words
+from mean_actor_critic.reports.sheets import Sheet
 from mean_actor_critic.reports.statistics import summarise
-from mean_actor_critic.reports.tables import Sheet, summary_cells, terminal_table, write_csv
+from mean_actor_critic.reports.tables import summary_cells, terminal_table, write_csv
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.grid import grid_from_json
 from mean_actor_critic.spec.paper import papers_grid

@@ -1,4 +1,7 @@
-"""What a report is about: runs and sweeps of one task, or runs on Atari games, found where its reader points."""
+"""What a report is about: runs and sweeps of one task, or runs on several, found where its reader points.
+
+Runs on several tasks are judged by their evaluations: those on Atari games, and those of learners that count steps.
+"""
 
 import json
 import os
@@ -10,6 +13,7 @@ from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import disk_faults
 from mean_actor_critic.gradients.theory import Theory, is_theory, read_theory
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec import modern
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.spec.paper import ATARI, CLASSIC_CONTROL, Game, Task
@@ -39,9 +43,20 @@ class RunSource(NamedTuple):
         return self.run.experiment.is_game
 
     @property
+    def is_evaluated(self) -> bool:
+        """Whether all of its trials were evaluated."""
+        return bool(self.run.evaluations.evaluated.min())
+
+    @property
     def has_results(self) -> bool:
         """Whether all of its trials have played an episode or, on games, were evaluated."""
-        return bool(self.run.evaluations.evaluated.min() if self.on_game else self.done)
+        return self.is_evaluated if self.on_game else bool(self.done)
+
+    @property
+    def by_evaluations(self) -> bool:
+        """Whether it can be compared by its evaluations: it counts steps and is evaluated, but not on a game."""
+        experiment = self.run.experiment
+        return experiment.counts_updates and not experiment.is_game and experiment.evaluations > 0
 
 
 class SweepSource(NamedTuple):
@@ -59,7 +74,7 @@ class TheorySource(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Runs, sweeps and measurements of one task; or runs on one or several Atari games."""
+    """Runs, sweeps and measurements of one task; or runs on one or several Atari games, or on one or several tasks."""
 
     environment: str  # in words
     task: Task | None  # the paper's, if it is one of them
@@ -74,13 +89,18 @@ class Sources(NamedTuple):
         """Whether the runs are on Atari games."""
         return any(source.on_game for source in self.runs)
 
+    @property
+    def on_tasks(self) -> bool:
+        """Whether the runs are compared by their evaluations, task by task."""
+        return len(self.runs) > 1 and all(source.by_evaluations for source in self.runs)
+
 
 def find_sources(paths: Sequence[str | Path]) -> Sources:
     """The runs and sweeps in some folders: each a run, a sweep, or a folder of these as `mac reproduce` makes.
 
     Raises:
-        InputError: there is nothing to report, it is not about one task or about games only, or a result was run with a
-            search's seed.
+        InputError: there is nothing to report, it is neither about one task nor of runs only that can be compared by
+            their evaluations, or a result was run with a search's seed.
         DamagedFileError: a file is not what was written.
     """
     runs: dict[Path, RunSource] = {}  # by where they really are: what is named twice counts once
@@ -105,6 +125,9 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
     _require_results(found, list(sweeps.values()), bool(theories))
     if found and found[0].on_game:
         return Sources(_games_in_words(found), None, found, [])
+    on_tasks = Sources(_tasks_in_words(found), None, found, [])
+    if on_tasks.on_tasks and not sweeps and not theories:
+        return on_tasks
     environment, task = _one_task(found, list(sweeps.values()), list(theories.values()))
     return Sources(environment, task, found, list(sweeps.values()), theories=tuple(theories.values()))
 
@@ -213,7 +236,18 @@ def _games_in_words(runs: Sequence[RunSource]) -> str:
     return printable(title_of_game(names[0])) if len(names) == 1 else f"{len(names)} Atari games"
 
 
-class _Place(NamedTuple):
+def title_of_task(experiment: Experiment) -> str:
+    """What the study of the replayed learner calls an experiment's environment, or else its own name."""
+    name = modern.task_of(experiment)
+    return modern.TASKS[name].title if name else printable(str(place_of(experiment)))
+
+
+def _tasks_in_words(runs: Sequence[RunSource]) -> str:
+    titles = dict.fromkeys(title_of_task(source.run.experiment) for source in runs)
+    return "".join(titles) if len(titles) == 1 else f"{len(titles)} tasks"
+
+
+class Place(NamedTuple):
     """Where returns come from. Those of different places are not compared."""
 
     environment: str
@@ -228,12 +262,12 @@ class _Place(NamedTuple):
 def _one_task(
     runs: Sequence[RunSource], sweeps: Sequence[SweepSource], theories: Sequence[TheorySource]
 ) -> tuple[str, Task | None]:
-    places = [(source.name, _place_of(source.run.experiment)) for source in runs]
+    places = [(source.name, place_of(source.run.experiment)) for source in runs]
     places += [
-        (name, _Place(plan.environment, "{}", plan.grid.fixed.get("max_episode_steps", _usual_steps(plan.environment))))
+        (name, Place(plan.environment, "{}", plan.grid.fixed.get("max_episode_steps", _usual_steps(plan.environment))))
         for name, plan in ((source.name, source.sweep.plan) for source in sweeps)
     ]
-    places += [(name, _Place(trial.environment, "{}", None)) for name, theory in theories for trial in theory.trials]
+    places += [(name, Place(trial.environment, "{}", None)) for name, theory in theories for trial in theory.trials]
     if not places:
         return "Finite problems", None
     # one whose limit is known, if there is any, so that all others are held against it
@@ -256,6 +290,7 @@ def _usual_steps(environment: str) -> int | None:
     return spec.max_episode_steps if spec else None
 
 
-def _place_of(experiment: Experiment) -> _Place:
+def place_of(experiment: Experiment) -> Place:
+    """Where an experiment's returns come from."""
     kwargs: Any = json.dumps(dict(experiment.environment_kwargs), sort_keys=True)
-    return _Place(experiment.environment, kwargs, experiment.rules.max_episode_steps)
+    return Place(experiment.environment, kwargs, experiment.rules.max_episode_steps)

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -26,8 +26,10 @@ from mean_actor_critic.reports.digits import (
 from mean_actor_critic.reports.entries import extent, solved_words
 from mean_actor_critic.reports.evaluations import Score, scores_in_words
 from mean_actor_critic.reports.games import PAPERS_STEPS, OnGame, title_on_games
+from mean_actor_critic.reports.sheets import OF_PROBABILITIES, Sheet, filled_sheet, to_threshold
 from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Array, Estimate, Summary, final_scores, summarise, trial_scores
+from mean_actor_critic.reports.variants import counts_sheet, twins_sheet
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.learners import STEPS
@@ -35,28 +37,13 @@ from mean_actor_critic.spec.paper import ATARI_TRIALS
 from mean_actor_critic.spec.rules import GameRules
 from mean_actor_critic.studies.sweep import Sweep, is_sweep, scores
 
-OF_PROBABILITIES = 2  # decimals
 # columns of the results that a terminal has room for
 TERMINAL = (
     "Algorithm", "mean", "SD over trials", "95 % interval", "range", "95 % interval or range", "trials",
     "P(MAC better)", "paper",
 )  # fmt: skip
-
-
-class Sheet(NamedTuple):
-    """A table in words, for pages, papers and the terminal."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: int = 1  # columns of words, which stand to the left; numbers stand to the right
-    wide: tuple[str, ...] = ()  # further columns of words, which may take several lines
-
-    def only(self, *columns: str) -> "Sheet":
-        """The same with fewer columns."""
-        places = [self.columns.index(column) for column in columns if column in self.columns]
-        rows = [[row[place] for place in places] for row in self.rows]
-        return self._replace(columns=[self.columns[place] for place in places], rows=rows)
+TERMINAL_OF_TASKS = ("Task", "Algorithm", "greedy, over training", "trials", "P(MAC better)", "MAC is")
+AT_THE_END = ("greedy, at the end", "sampled, at the end")
 
 
 def summary_cells(summary: Summary, digits: int | None = None) -> list[str]:
@@ -93,14 +80,14 @@ def results_sheet(content: Content, episodes: int) -> Sheet:
         "paper": [f"{result.paper.mean} ± {result.paper.spread}" if result.paper else "" for result in results],
         "IQM": [with_interval(result.iqm, digits) for result in results],
         f"last {LAST}": [with_interval(result.final, digits) for result in results],
-        f"episodes to {task.solved:g}" if task else "": [_to_threshold(result) for result in results],
+        f"episodes to {task.solved:g}" if task else "": [
+            to_threshold(result.to_threshold, result.solved, result.mean.n) for result in results
+        ],
         "trials": [result.trials_in_words for result in results],
         "P(MAC better)": [with_interval(result.better, OF_PROBABILITIES) for result in results],
         "p (Holm)": [_p_value(result) for result in results],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
-    rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]
-    return Sheet(f"{content.title}: mean return over {episodes} episodes", list(shown), rows)
+    return filled_sheet(f"{content.title}: mean return over {episodes} episodes", columns)
 
 
 def results_rows(content: Content) -> list[list[Any]]:
@@ -144,16 +131,6 @@ def _p_value(result: Result) -> str:
         return ""
     p = result.ahead.p_holm
     return "–" if np.isnan(p) else ("<0.001" if p < 0.001 else f"{p:.3f}")
-
-
-def _to_threshold(result: Result) -> str:
-    """The median over trials; where most never get there, how many do."""
-    median = result.to_threshold
-    if median is None:
-        return ""
-    if not np.isfinite(median.value):
-        return f"never; {result.solved}/{result.mean.n} do" if result.solved else "never"
-    return with_interval(median, 0).replace("inf", "never")
 
 
 # --- games -----------------------------------------------------------------------------------------------------------
@@ -234,9 +211,13 @@ def _table_2_for_terminal(games: Sequence[OnGame], width: int) -> Table:
 
 
 def results_tables(content: Content, width: int) -> list[Table]:
-    """The results for a terminal of so many columns: Table 2, or a table for each number of episodes."""
+    """The results for a terminal of so many columns: Table 2, tables of tasks, or one for each number of episodes."""
     if content.games:
         return [_table_2_for_terminal(content.games, width)]
+    if content.tasks:
+        columns = [*TERMINAL_OF_TASKS, *(AT_THE_END if width >= WIDE else ())]
+        sheets = [twins_sheet(content.tasks).only(*columns), counts_sheet(content.tasks)]
+        return [terminal_table(sheet) for sheet in sheets if sheet.rows]
     return [terminal_table(results_sheet(content, episodes).only(*TERMINAL)) for episodes in content.results]
 
 
@@ -269,14 +250,12 @@ def run_table(run: Run) -> Table:
         played: [str(score.played or "") for _, score in found],
         "cut off": [str(score.cut_off) if experiment.is_game else "" for _, score in found],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
-    rows = [[cell or "–" for cell in row] for row in zip(*shown.values(), strict=True)]
     title = f"{experiment.environment}, {algorithm_of(experiment.algorithm).title}, seed {experiment.seed}"
     if unit == STEPS:
         title += f"; {extent(run)}, which are agent steps of a trial"
     if isinstance(experiment.rules, GameRules):
         title += f", {experiment.rules.frame_skip} frames each"
-    table = terminal_table(Sheet(title, list(shown), rows))
+    table = terminal_table(filled_sheet(title, columns))
     table.caption = solved_words(run) or None
     table.caption_justify = "left"
     return table

@@ -8,7 +8,8 @@ from rich.table import Table
 
 from mean_actor_critic.gradients.theory import EPISODE, STATISTICS, UPDATE, Claim, Moment, Number, Row, Theory, Trial
 from mean_actor_critic.reports.digits import exact
-from mean_actor_critic.reports.tables import Sheet, terminal_table
+from mean_actor_critic.reports.sheets import Sheet
+from mean_actor_critic.reports.tables import terminal_table
 from mean_actor_critic.spec.algorithms import algorithm_of
 
 SIGNS = {"holds": "✓", "fails": "✗", "depends": "~", "not measured": "–"}

@@ -10,7 +10,7 @@ from mean_actor_critic.reports.content import Content, best_agent, read
 from mean_actor_critic.reports.files import write_report
 from mean_actor_critic.reports.page import MOST_VIDEO, Recording, require_page
 from mean_actor_critic.reports.plots import require_matplotlib
-from mean_actor_critic.reports.sources import find_sources, title_of_game
+from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.runs.store import make_folder
 
@@ -33,7 +33,8 @@ def report(
         The files, with the page last.
 
     Raises:
-        InputError: there is nothing to report, or it is neither about one task nor about Atari games only.
+        InputError: there is nothing to report, or it is neither about one task nor of runs only that are judged by
+            their evaluations.
         DamagedFileError: a file is not what was written.
         MacError: an extra is not installed.
         DiskError: the disk refuses.
@@ -77,7 +78,7 @@ def record_best(content: Content, environment: Any = None) -> Recording:
     if len(recorded) > MOST_VIDEO:
         size = f"{len(recorded) / 2**20:.1f} MB"
         return Recording(f"No video: an episode takes {size}; mac watch records it into a file.")
-    where = f" on {title_of_game(entry.run.experiment.environment)}" if content.games else ""
+    where = f" on {content.panels[0].title}" if content.panels else ""
     came_to = f"{'score' if content.games else 'return'} {video.returns[0]:.1f}"
     words = f"{entry.label}{where}, trial {trial}: one episode with sampled actions after training, {came_to}."
     return Recording(words, recorded)

@@ -190,8 +190,11 @@ def plan(
     first_trial: int = 0,
     until: float | None = None,
     seconds: float = STEP_SECONDS,
+    found: EnvironmentSpec | None = None,
 ) -> Plan:
     """What `train` would train, checked; the arguments are its own.
+
+    `found` is what `find_environment` says of the environment, where it was asked before.
 
     Raises:
         InputError: something cannot be used.
@@ -206,7 +209,7 @@ def plan(
             raise InputError("max_episode_steps", limit, "max_episode_frames, with Atari games")
         spec, environment_name = None, environment
     else:
-        spec = find_environment(environment, engine, env_kwargs, limit, seconds)
+        spec = found or find_environment(environment, engine, env_kwargs, limit, seconds)
         engine, environment_name, limit = spec.engine, spec.name, spec.max_episode_steps
     if learner is None and network is not None and GENERAL in learners_on(engine):
         learner = GENERAL

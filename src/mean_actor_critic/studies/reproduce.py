@@ -1,12 +1,18 @@
-"""The paper's comparisons: its algorithms on Cart Pole and Lunar Lander, 100 trials each, and on six Atari games."""
+"""The paper's comparisons: its algorithms on Cart Pole and Lunar Lander, 100 trials each, and on six Atari games.
+
+And the study of the replayed learner on many tasks, which the paper does not have.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mean_actor_critic.engines import devices
+from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.runs.train import plan
+from mean_actor_critic.spec import modern as modern_study
 from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.experiment import Experiment, applicable_settings, settings_for_engine
 from mean_actor_critic.spec.grid import Settings
@@ -103,13 +109,45 @@ def atari(
     ]
 
 
+def modern(
+    tasks: Sequence[str], variants: Sequence[str], folder: Path, extent: modern_study.Extent
+) -> dict[str, list[Part]]:
+    """The runs of the study of the replayed learner, by task.
+
+    Args:
+        tasks: by their names in `spec.modern`.
+        variants: on each of them.
+        folder: of the study; a run is in folder/task/variant.
+        extent: how much of it.
+    """
+    modern_study.require_untuned_seed(extent.seed)
+    found: dict[str, list[Part]] = {}
+    for name in tasks:
+        task = modern_study.TASKS[name]
+        environment = find_environment(task.environment, kwargs=task.kwargs)  # once: hosted ones take a moment
+        found[name] = [
+            Part(
+                folder / name / variant,
+                plan(
+                    task.environment, found=environment, **modern_study.arguments_of(task, variant, extent)
+                ).experiment,
+                f"{name} {variant}",
+            )
+            for variant in variants
+        ]
+    return found
+
+
 def reproduce(parts: Sequence[Part], watch: Watch) -> Iterator[tuple[Run, bool]]:
     """Yield the run of each part, and whether it was already there. Interrupted ones go on."""
     for part in parts:  # before anything is trained
         there = stored(part.path)
         require_asked(part.path, there is None or there.experiment == part.experiment)
     for part in parts:
-        yield completed(part.path, part.experiment, watch, part.label)
+        run, reused = completed(part.path, part.experiment, watch, part.label)
+        if not reused:
+            devices.forget_programs()
+        yield run, reused
 
 
 def require_same_study(folder: Path, trials: int, episodes: int, seed: int) -> None:

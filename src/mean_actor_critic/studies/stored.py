@@ -42,8 +42,13 @@ def completed(
     if there is not None and there.finished:
         return there, True
     if there is not None:
-        return resume(path, on_progress=watch(name)), False
+        return resume(path, _named(experiment), on_progress=watch(name)), False
     return (fresh() if fresh else trained(path, experiment, watch, name)), False
+
+
+def _named(experiment: Experiment) -> str | None:
+    """The environment, if a run folder alone may not say which program it is: the study says so."""
+    return experiment.environment if ":" in experiment.environment else None
 
 
 def trained(path: Path, experiment: Experiment, watch: Watch, name: str, **more: object) -> Run:

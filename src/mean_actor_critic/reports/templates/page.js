@@ -14,6 +14,7 @@
     return isRange ? ` (range ${ends.join(" to ")})` : ` [${ends.join(", ")}]`;
   };
   const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
+  const chosenOr = (name, otherwise) => (document.querySelector(`input[name="${name}"]`) ? chosen(name) : otherwise);
   const charts = []; // functions that draw, called again when the colours or the paper change
   let printing = false;
 
@@ -45,7 +46,7 @@
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       swatch.className = "swatch";
-      swatch.dataset.colour = item.algorithm;
+      swatch.dataset.colour = item.colour ?? item.algorithm;
       button.append(swatch, item.label);
       button.addEventListener("click", () => {
         const off = hidden.delete(item) ? false : Boolean(hidden.add(item));
@@ -64,12 +65,13 @@
   // --- results ------------------------------------------------------------------------------------------------------
 
   function results() {
-    const budget = document.querySelector("input[name=budget]") ? chosen("budget") : Object.keys(data.results)[0];
-    const { rows, digits } = data.results[budget];
+    const first = Object.keys(data.results)[0].split(" "); // a number of episodes or a game; or a task and a measure
+    const place = chosenOr("budget", first[0]);
+    const { rows, digits } = data.results[first.length > 1 ? `${place} ${chosenOr("measure", first[1])}` : place];
     const point = (row, place) => ({
       type: "scatter", mode: "markers", x: [row.mean], y: [place - (row.paper === null ? 0 : 0.13)], name: literal(row.label),
-      marker: { color: colour(row.algorithm), size: 11 },
-      error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.algorithm), thickness: 2.2, width: 5 },
+      marker: { color: colour(row.colour), size: 11 },
+      error_x: row.low === null ? undefined : { type: "data", symmetric: false, array: [row.high - row.mean], arrayminus: [row.mean - row.low], color: colour(row.colour), thickness: 2.2, width: 5 },
       customdata: [between(row.low, row.high, digits, row.range)],
       hovertemplate: `%{x:.${digits}f}%{customdata}, n = ${row.n}<extra>%{fullData.name}</extra>`,
     });
@@ -97,11 +99,14 @@
 
   // --- learning curves ----------------------------------------------------------------------------------------------
 
-  const chosenOr = (name, otherwise) => (document.querySelector(`input[name="${name}"]`) ? chosen(name) : otherwise);
   const keys = [...new Set(data.tasks.flatMap((task) => task.lines.flatMap((line) => Object.keys(line.curves))))];
-  const task = () => data.tasks[Number(chosenOr("game", 0))];
-  const kind = () => chosenOr("kind", keys[0].split(" ")[0]);
-  const unit = () => chosenOr("unit", keys[0].split(" ")[1]);
+  const inGroup = (panel) => {
+    const group = chosenOr("group", null);
+    return group ? { ...panel, lines: panel.lines.filter((line) => line.groups.includes(group)) } : panel;
+  };
+  const task = () => inGroup(data.tasks[Number(chosenOr("game", 0))]);
+  const kind = () => chosenOr("kind", keys[0].slice(0, keys[0].lastIndexOf(" ")));
+  const unit = () => chosenOr("unit", keys[0].slice(keys[0].lastIndexOf(" ") + 1));
   const curveOf = (line) => line.curves[`${kind()} ${unit()}`]; // a run may have no curve by steps, or of evaluations
   const ends = () => task().lines.filter(curveOf).map((line) => curveOf(line).end);
   const longest = () => Math.max(1, ...ends());
@@ -126,13 +131,13 @@
     const bands = shown.flatMap((line) => {
       const { x, low, high } = bandOf(line);
       const edge = { type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip" };
-      return [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faded(colour(line.algorithm), 0.18) }];
+      return [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faded(colour(line.colour), 0.18) }];
     });
     const middles = shown.map((line) => {
       const { x, centre, low, high, isRange } = bandOf(line);
       return {
         type: "scatter", mode: x.length > 1 ? "lines" : "markers", x, y: centre, name: literal(line.label),
-        line: { color: colour(line.algorithm), width: line.algorithm === "mac" ? 3 : 2, dash: line.dash },
+        line: { color: colour(line.colour), width: line.colour === "mac" ? 3 : 2, dash: line.dash },
         customdata: low.map((value, i) => between(value, high[i], digits, isRange)),
         hovertemplate: `%{y:.${digits}f}%{customdata}<extra>%{fullData.name}</extra>`,
       };
@@ -196,7 +201,7 @@
 
   function startCurves() {
     setTask();
-    onChoice("game", () => { setTask(); setUnit(); curves(); });
+    for (const name of ["game", "group"]) onChoice(name, () => { setTask(); setUnit(); curves(); });
     onChoice("kind", () => { setKind(); setUnit(); curves(); });
     onChoice("unit", () => { setUnit(); curves(); });
     onChoice("centre", curves);
@@ -211,6 +216,28 @@
       if (change["xaxis.range[0]"] !== undefined) setRange(change["xaxis.range[0]"], change["xaxis.range[1]"]);
       if (change["xaxis.autorange"]) { setRange(1, longest()); curves(); }
     });
+  }
+
+  // A small chart for each task: what is chosen for the large one.
+  function tiles() {
+    data.tasks.map(inGroup).forEach(({ lines, references, digits }, place) => {
+      draw(`tile-${place}`, lines.filter(curveOf).map((line) => {
+        const { x, centre } = bandOf(line);
+        return {
+          type: "scatter", mode: x.length > 1 ? "lines" : "markers", x, y: centre, name: literal(line.label),
+          line: { color: colour(line.colour), width: line.colour === "mac" ? 2.6 : 1.6, dash: line.dash },
+          hovertemplate: `%{x}: %{y:.${digits}f}<extra>%{fullData.name}</extra>`,
+        };
+      }), {
+        height: 210, hovermode: "closest", xaxis: { fixedrange: true, zeroline: false, nticks: 5 }, yaxis: { fixedrange: true, zeroline: false, nticks: 5 },
+        shapes: references.map(({ score }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: score, y1: score, line: { color: colour("soft"), width: 1, dash: "dash" } })),
+      });
+    });
+  }
+
+  function startTiles() {
+    for (const name of ["group", "kind", "centre"]) onChoice(name, tiles);
+    show(tiles);
   }
 
   // --- searches -----------------------------------------------------------------------------------------------------
@@ -349,9 +376,10 @@
   }
 
   if (task().lines.length) {
-    onChoice("budget", results);
+    for (const name of ["budget", "measure"]) onChoice(name, results);
     show(results);
     startCurves();
+    if (byId("tasks")) startTiles();
   }
   data.searches.forEach((search, i) => startSearch(search, i + 1));
   data.theories.forEach((theory, i) => startTheory(theory, i + 1));
