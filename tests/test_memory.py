@@ -2,6 +2,7 @@
 
 import resource
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -9,8 +10,10 @@ from helpers import TINY_WORDS, arrays_of, assert_refused, mac, mac_within, run_
 from mean_actor_critic import machine
 from mean_actor_critic.cli import training
 from mean_actor_critic.engines import memory
+from mean_actor_critic.environments.spaces import Spaces, fitted
 from mean_actor_critic.errors import OutOfMemoryError
 from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import Budget, make_experiment
 
 # 8.8 GB of replay
 LARGE = ("train", "CartPole-v0", "--trials", "200", "--episodes", "3", "--quiet", "--set", "replay_capacity=1000000",
@@ -81,6 +84,32 @@ def test_what_would_help_is_named(hidden, words, tmp_path):
     run = tiny_run(tmp_path, "CartPole-v0", hidden=hidden, replay_capacity=10_000, episodes=1)
     with pytest.raises(OutOfMemoryError, match=words):
         memory.require_memory(memory.need(run.experiment, run.manifest.spaces)._replace(size=2**62))
+
+
+def need_of_replayed(observation, rows, trials=1):
+    """Bytes that the general learner is said to need for so many steps on an environment with an observation space."""
+    spaces = Spaces(observation, gymnasium.spaces.Discrete(4))
+    settings = {"replay_capacity": rows}
+    experiment = make_experiment(
+        "images", "mac", trials, Budget("steps", 1000), 0, settings, engine="hosted", learner="replayed"
+    )
+    return memory.need(fitted(experiment, observation), spaces)
+
+
+def test_a_ring_of_a_million_images_is_of_bytes_and_refused_where_it_does_not_fit(monkeypatch):
+    images = need_of_replayed(gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8), 10**6)
+    one = 84 * 84 * 4 + 4 + 4 + 1 + 1 + 4  # and action, reward, two ends, behaviour
+    assert 3 * one * 10**6 < images.size < 3.01 * one * 10**6
+    monkeypatch.setattr(machine, "room", lambda: machine.Room(16 * 10**9, "left"))
+    with pytest.raises(OutOfMemoryError, match=r"needs 84.8 GB, and 16.0 GB are left; a smaller replay_capacity"):
+        memory.require_memory(images)
+
+
+def test_flags_take_a_byte_and_choices_no_more_than_their_number():
+    flags = need_of_replayed(gymnasium.spaces.Box(0, 1, (10, 10, 4), np.bool_), 10**6).size
+    assert 3 * (400 + 14) * 10**6 < flags < 3.2 * (400 + 14) * 10**6
+    taxi = need_of_replayed(gymnasium.spaces.Discrete(500), 10**6).size
+    assert 3 * (2 + 14) * 10**6 < taxi < 3.5 * (2 + 14) * 10**6
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mean_actor_critic.learning import sequences
+from mean_actor_critic.learning import packing, sequences
 from mean_actor_critic.learning.sequences import Rows
+from mean_actor_critic.spec.learners import BINARY, CHOICE, IMAGE, VECTOR, Part, all_in_bytes
 
 ENVIRONMENTS = 2
 _add = jax.jit(sequences.add)
@@ -77,3 +78,36 @@ def test_bytes_stay_bytes_and_an_inactive_trial_writes_nothing():
 def test_the_capacity_is_shared_by_the_environments(capacity):
     ring, _ = play(capacity, 3, set())
     assert ring.rows.action.shape == (-(-capacity // 2), 2)
+
+
+# --- what it keeps of observations -----------------------------------------------------------------------------------
+
+PARTS = st.one_of(
+    st.builds(lambda n: Part(CHOICE, (n,), in_bytes=True), st.sampled_from([1, 2, 7, 256, 257, 500, 65_536, 65_537])),
+    st.builds(lambda n: Part(BINARY, (n,), in_bytes=True), st.integers(1, 4)),
+    st.builds(lambda in_bytes: Part(VECTOR, (3,), in_bytes), st.booleans()),
+    st.just(Part(IMAGE, (5, 5, 1), in_bytes=True)),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(PARTS, min_size=1, max_size=3), st.integers(0, 2**31))
+def test_what_is_kept_of_an_observation_is_all_of_it(parts, seed):
+    random = np.random.default_rng(seed)
+    dtype = np.uint8 if all_in_bytes(parts) else np.float32
+    pieces = []
+    for part in parts:
+        numbers = random.integers(0, 256, (3, 2, part.size)).astype(np.float32)
+        if part.kind == CHOICE:
+            numbers = (random.integers(part.size, size=(3, 2, 1)) == np.arange(part.size)).astype(np.float32)
+        pieces.append(numbers if part.in_bytes else numbers - 100.5)
+    flat = np.concatenate(pieces, axis=-1)
+    kept = packing.packed(parts, jnp.asarray(flat)).astype(dtype)
+    assert kept.shape == (3, 2, packing.packed_size(parts))
+    np.testing.assert_array_equal(packing.unpacked(parts, kept), flat)
+
+
+def test_a_choice_takes_as_many_bytes_as_its_number_needs():
+    sizes = {n: packing.packed_size([Part(CHOICE, (n,), in_bytes=True)]) for n in (1, 2, 256, 257, 65_536, 65_537)}
+    assert sizes == {1: 1, 2: 1, 256: 1, 257: 2, 65_536: 2, 65_537: 3}
+    assert packing.packed_size([Part(CHOICE, (500,), in_bytes=True), Part(VECTOR, (2,))]) == 3

@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from mean_actor_critic.engines import stepped
 from mean_actor_critic.engines.curves import PLAYING
-from mean_actor_critic.engines.memory import on_host
+from mean_actor_critic.engines.memory import joined, on_host
 from mean_actor_critic.engines.updates import Carried, update
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted import board as boards
@@ -293,7 +293,7 @@ class HostedTrials:
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
         """See `Trials`."""
         return jax.tree.map(
-            lambda *arrays: np.concatenate(
+            lambda *arrays: joined(
                 [np.asarray(x)[: group.real] for group, x in zip(self._groups, arrays, strict=True)]
             ),
             *(on_host(part(group.carried)) for group in self._groups),

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from mean_actor_critic.learning import packing, sequences
 from mean_actor_critic.learning import replay as ring
-from mean_actor_critic.learning import sequences
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.types import Batch, Context, Memory, Metrics, SequenceMemory
@@ -30,7 +30,7 @@ def initial(setup: Any, shapes: Shapes, key: Array) -> Carried:
     learner = learner_of(setup)
     memory = learner.memory(setup)
     if isinstance(memory, SequenceMemory):
-        seen = jax.ShapeDtypeStruct(shapes.observation, setup.observation_dtype)
+        seen = jax.ShapeDtypeStruct((packing.packed_size(setup.parts),), setup.observation_dtype)
         rows = sequences.empty(memory.capacity, memory.environments, seen, shapes.actions)
         return Carried(learner.init(setup, shapes, key), rows)
     capacity = memory.capacity if memory else 0
@@ -56,8 +56,9 @@ def update(
     replay: Any = carried.replay
     sampled: Any = None
     if isinstance(memory, SequenceMemory):
-        replay = sequences.add(replay, *_row(batch), active=batch.valid[0])
-        sampled = sequences.sample(replay, key, memory.sampled, memory.length)
+        replay = sequences.add(replay, *_row(setup, batch), active=batch.valid[0])
+        rows = sequences.sample(replay, key, memory.sampled, memory.length)
+        sampled = rows._replace(observation=packing.unpacked(setup.parts, rows.observation))
     elif memory:
         replay = ring.add(replay, memory.rows(hyper, batch), batch.valid)
         sampled = ring.sample(replay, key, memory.sampled)
@@ -65,12 +66,12 @@ def update(
     return Carried(state, replay), metrics  # what its environments are at is the engine's
 
 
-def _row(batch: Batch) -> tuple[Rows, Array, Array]:
+def _row(setup: Any, batch: Batch) -> tuple[Rows, Array, Array]:
     """The row that a step of all environments [1, environment] adds, where an episode ended, and what it ended with."""
     ended = (batch.terminated | batch.truncated)[0]
     mask = () if isinstance(batch.mask, tuple) else batch.mask[0]
     row = Rows(
-        observation=batch.observation[0],
+        observation=packing.packed(setup.parts, batch.observation[0]),
         action=batch.action[0],
         reward=batch.reward[0],
         terminated=batch.terminated[0],
@@ -78,7 +79,7 @@ def _row(batch: Batch) -> tuple[Rows, Array, Array]:
         behaviour=batch.behaviour[0],
         mask=mask,
     )
-    return row, ended, batch.observation[1]
+    return row, ended, packing.packed(setup.parts, batch.observation[1])
 
 
 def update_among(

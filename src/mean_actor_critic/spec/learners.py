@@ -6,7 +6,7 @@ The fields below are the only place where a setting's default, meaning and limit
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from mean_actor_critic.spec.algorithms import BASELINE, CRITIC, POLICY, STATE_VALUES, algorithm_of
@@ -138,6 +138,11 @@ class Part(NamedTuple):
         return math.prod(self.shape)
 
 
+def all_in_bytes(parts: Sequence[Part]) -> bool:
+    """Whether all numbers of an observation are whole, from 0 to 255."""
+    return bool(parts) and all(part.in_bytes for part in parts)
+
+
 @dataclasses.dataclass(frozen=True)
 class ReplayedSetup:
     """Everything that shapes the compiled program."""
@@ -181,7 +186,7 @@ class ReplayedSetup:
     @property
     def observation_dtype(self) -> str:
         """How the replay keeps observations."""
-        return "uint8" if self.parts and all(part.in_bytes for part in self.parts) else "float32"
+        return "uint8" if all_in_bytes(self.parts) else "float32"
 
 
 @dataclasses.dataclass(frozen=True)
