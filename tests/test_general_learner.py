@@ -116,13 +116,14 @@ def test_an_environment_that_does_not_replay_is_named(tmp_path, monkeypatch):
 class Told:
     """As much of a run as advice looks at."""
 
-    def __init__(self, returns, entropy, error, algorithm="mac", **given):
+    def __init__(self, returns, entropy, error, algorithm="mac", updates=100, **given):
         self.returns = np.array(returns, np.float32)
         self.episodes_done = np.sum(np.isfinite(self.returns), axis=1)
         self.experiment = make_experiment(
             "CartPole-v1", algorithm, len(returns), Budget("steps", 1000), 0, given, learner="replayed"
         )
         self._health = {"health/entropy/mean": np.array(entropy), "health/error/mean": np.array(error)}
+        self._health["health/error/n"] = np.full(len(returns), updates)
 
     def state_of_trials(self, name):
         return self._health.get(name)
@@ -137,6 +138,7 @@ LEARNED_SOON = np.append(np.tile([0.0, 1.0], 20), np.tile([99.0, 100.0], 480))  
     [
         (Told([RISING], [0.5], [0.1]), []),
         (Told([RISING], [0.001], [0.1]), []),
+        (Told([FLAT], [0.0], [0.0], updates=0), ["nothing was learned"]),
         (Told([LEARNED_SOON], [0.001], [0.1]), []),
         (Told([np.zeros(40)], [0.5], [0.1]), ["every episode of the trial returned the same: look at the rewards"]),
         (

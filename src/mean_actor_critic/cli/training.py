@@ -140,7 +140,7 @@ def _why_the_papers(options: argparse.Namespace, started: "Started") -> str:
         return ""
     asked = {"--episodes": options.episodes, "--preset": options.preset, "--snapshots": options.snapshots != "0"}
     what = next((name for name, given in asked.items() if given), "its own settings or algorithm")
-    return f"the paper's learner, {experiment.learner}, because of {what}; --steps and general settings take {GENERAL}"
+    return f"{experiment.learner}, the paper's learner, because of {what}; without, and with --steps, it is {GENERAL}"
 
 
 def what_runs(started: "Started") -> list[str]:

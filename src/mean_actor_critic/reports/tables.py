@@ -232,7 +232,9 @@ def run_table(run: Run) -> Table:
     episodes = returns.shape[1]
     found: list[tuple[str, Score]] = []
     if episodes:
-        found.append((f"all {episodes} episodes", _of_trials(trial_scores(returns))))
+        found.append(
+            (f"all {episodes} episodes" if episodes > 1 else "the only episode", _of_trials(trial_scores(returns)))
+        )
     if episodes > LAST:
         found.append((f"the last {LAST}", _of_trials(final_scores(returns, LAST))))
     found += scores_in_words(run)

@@ -16,8 +16,11 @@ EXPLODED = 100.0  # mean square of the critics' error, where returns have about 
 def advice(run: Run) -> list[str]:
     """What is amiss with a run; nothing where there is nothing to say, or the learner keeps no notes of its health."""
     entropy, error = (run.state_of_trials(f"health/{name}/mean") for name in ("entropy", "error"))
-    if entropy is None or error is None:
+    updates = run.state_of_trials("health/error/n")
+    if entropy is None or error is None or updates is None:
         return []
+    if not updates.any():
+        return ["nothing was learned: with so few --steps, all of them were of the warm-up, whose actions are random"]
     exploded = error > EXPLODED
     constant = _constant(run) & ~exploded
     flat = _stayed_flat(run) & ~exploded & ~constant
