@@ -218,14 +218,10 @@ def learn(
     hyper = settled(hyper, context.step * setup.environments)
     enough = (context.step + 1) * setup.environments >= setup.warm_up
     enough &= context.step + 1 >= setup.sequence_length + 1
-
-    def updates(state: State) -> State:
-        update = functools.partial(_update, setup, hyper)
-        return jax.lax.scan(
-            lambda state, lesson: (update(state, lesson), None), state, prepared(setup, hyper, state, sampled)
-        )[0]
-
-    learned = jax.lax.cond(enough, updates, lambda state: state, learned)
+    updates = functools.partial(_updates, setup)
+    if jax.default_backend() == "cpu":  # trials one after the other: what an update goes over stays in the cache
+        updates = jax.custom_batching.sequential_vmap(updates)
+    learned = jax.lax.cond(enough, updates, lambda _hyper, state, _sampled: state, hyper, learned, sampled)
     number = state.update + 1
     healthy = (_largest(learned.networks) < LARGEST_WEIGHT) & jnp.isfinite(learned.spread.mean)
     diverged_at = jnp.where((state.diverged_at == 0) & ~healthy, number, state.diverged_at)
@@ -244,6 +240,12 @@ def settled(hyper: Hyper, steps: Any) -> Hyper:
     return dataclasses.replace(
         hyper, learning_rate=hyper.learning_rate * share**0.5, uniform_pull=hyper.uniform_pull * share
     )
+
+
+def _updates(setup: Setup, hyper: Hyper, state: State, sampled: Rows) -> State:
+    """All updates of a call, on rows [update, sequence, row]."""
+    lessons = prepared(setup, hyper, state, sampled)
+    return jax.lax.scan(lambda state, lesson: (_update(setup, hyper, state, lesson), None), state, lessons)[0]
 
 
 def _largest(networks: Stack) -> Float[Array, ""]:
