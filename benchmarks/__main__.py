@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks import atari, cart_pole, growth, lunar_lander, memory, report, startup, updates
+from benchmarks import atari, cart_pole, growth, lunar_lander, memory, replayed, report, startup, updates
 from benchmarks.harness import ROOT, log, machine, write_section
 from benchmarks.suite import command as suite
 
@@ -20,6 +20,7 @@ PARTS: dict[str, Any] = {
     "cart_pole": cart_pole,
     "growth": growth,
     "updates": updates,
+    "replayed": replayed,
     "startup": startup,
     "lunar_lander": lunar_lander,
     "atari": atari,

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -47,11 +47,15 @@ class Size(NamedTuple):
 TOY = Size(1, 2, 0.01, 64)
 
 
+def layer_flop(hidden: Sequence[int], inputs: int, outputs: int) -> tuple[int, int]:
+    """Of a row's forward pass through a perceptron: in the first layer, and in all."""
+    layers = [2 * before * after for before, after in itertools.pairwise((inputs, *hidden, outputs))]
+    return layers[0], sum(layers)
+
+
 def flop_per_update(setup: Any, limit: int, observation_size: int, actions: int) -> int:
     """Of one trial after one full-length episode, by the formula above."""
-    sizes = (observation_size, *setup.hidden, actions)
-    layers = [2 * inputs * outputs for inputs, outputs in itertools.pairwise(sizes)]
-    forward, first = sum(layers), layers[0]
+    first, forward = layer_flop(setup.hidden, observation_size, actions)
     critic = setup.minibatches * setup.batch_size * (5 * forward - first)
     policy = limit * (4 * forward - first)
     return critic + policy
