@@ -13,8 +13,8 @@ from benchmarks.harness import Measurement, alternating, median, rates, speed_ce
 from mean_actor_critic.engines import devices, stepped_study
 from mean_actor_critic.environments.catalogue import find_environment
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
-from mean_actor_critic.environments.spaces import parts_of
-from mean_actor_critic.spec.experiment import Budget, fitted, make_experiment
+from mean_actor_critic.environments.spaces import fitted
+from mean_actor_critic.spec.experiment import Budget, make_experiment
 from mean_actor_critic.spec.learners import GENERAL, STEPS, ReplayedSetup
 
 ENVIRONMENT = "CartPole-v1"
@@ -33,7 +33,7 @@ class Size(NamedTuple):
     seconds: float = 1.0  # of matrix products
 
 
-TOY = Size(1, (1, 2), 520, 40, 150, 64, 0.01)
+TOY = Size(1, (1, 2), 4, 520, 150, 64, 0.01)
 
 
 def train(trials: int, warm_up: int, steps: int) -> Measurement:
@@ -41,7 +41,7 @@ def train(trials: int, warm_up: int, steps: int) -> Measurement:
     devices.prepare()
     environment, budget = find_environment(ENVIRONMENT), Budget(STEPS, warm_up + steps)
     experiment = make_experiment(ENVIRONMENT, "mac", trials, budget, seed=0, settings={}, learner=GENERAL)
-    experiment = fitted(experiment, parts_of(environment.spaces.observation))
+    experiment = fitted(experiment, environment.spaces.observation)
     width = stepped_study.choose_width(experiment, trials)
     study = stepped_study.SteppedStudy(experiment, environment, width, None, WorkerLimits())
     while study.steps_taken < trials * warm_up:
