@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mean_actor_critic.learning import replayed, scales
+from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.replayed import Judged
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.types import Batch, Context
@@ -286,7 +287,7 @@ def test_learning_takes_the_settled_numbers():
 
     def moved(time):
         context = Context(jnp.int32(0), jnp.int32(0), jnp.uint32(time))
-        after, _ = replayed.learn(setup, context, HYPER, before, step, rows)
+        after, _ = learner_of(setup).learn(setup, context, HYPER, before, step, rows)
         change = jax.tree.map(lambda new, old: float(jnp.max(jnp.abs(new - old))), after.networks, before.networks)
         return max(jax.tree.leaves(change))
 
