@@ -10,6 +10,7 @@ from helpers import TINY_WORDS, arrays_of, assert_refused, mac, mac_within, run_
 from mean_actor_critic import machine
 from mean_actor_critic.cli import training
 from mean_actor_critic.engines import memory
+from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.spaces import Spaces, fitted
 from mean_actor_critic.errors import OutOfMemoryError
 from mean_actor_critic.runs.run import Run
@@ -103,6 +104,14 @@ def test_a_ring_of_a_million_images_is_of_bytes_and_refused_where_it_does_not_fi
     monkeypatch.setattr(machine, "room", lambda: machine.Room(16 * 10**9, "left"))
     with pytest.raises(OutOfMemoryError, match=r"needs 84.8 GB, and 16.0 GB are left; a smaller replay_capacity"):
         memory.require_memory(images)
+
+
+def test_a_board_for_steps_keeps_the_last_images_alone_and_as_bytes():
+    """Whole episodes of 27 000 steps would be 12 GB."""
+    lanes, time, image = 4, 27_000, 84 * 84 * 4
+    board = boards.bytes_of(boards.Size(lanes, time, image, workers=1, whole=False, in_bytes=True))
+    of_steps = lanes * time * (4 + 4)  # reward and action, which a resume needs
+    assert lanes * image < board - of_steps < 1.1 * lanes * image
 
 
 def test_flags_take_a_byte_and_choices_no_more_than_their_number():

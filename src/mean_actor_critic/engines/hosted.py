@@ -55,7 +55,8 @@ def acting_program(setup: Any) -> Callable[..., Array]:
     """Compiled `(actor [lane], observation [lane, size], draw [lane]) -> action [lane]`, as `chosen_action` does."""
 
     def act(actor: Any, observation: Array, draw: Array) -> Array:
-        policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, observation).logits)
+        seen = observation.astype(jnp.float32)  # of bytes, where the board keeps these
+        policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, seen).logits)
         return chosen_action(policy, draw).astype(jnp.int32)
 
     return jax.jit(act)
@@ -133,8 +134,12 @@ class Players:
         actors: Any,
         lanes: int,
         limits: WorkerLimits,
+        whole: bool = True,
     ) -> None:
-        """Lanes for stacked `actors` [lane]; nobody plays until `begin`. `limit` is that of an episode, in steps."""
+        """Lanes for stacked `actors` [lane]; nobody plays until `begin`.
+
+        `limit` is that of an episode, in steps. Unless `whole` episodes are wanted, no observations of them are kept.
+        """
         workers = limits.workers_for(lanes)
         self._lanes = [np.arange(lanes)[worker::workers] for worker in range(workers)]  # of each cohort
         self._width = min(WIDEST_BLOCK, -(-lanes // 4))  # depends on the number of lanes only
@@ -145,7 +150,9 @@ class Players:
         self._act = acting_program(setup)
         self._draws = np.zeros((lanes, limit), np.float32)
         self._to_begin: dict[int, tuple[int, int, int]] = {}  # lane: trial, episode, seed; when its cohort's turn comes
-        self.fleet = Fleet(environment.name, environment.build, environment.spaces, limit, self._lanes, limits)
+        self._whole = whole
+        build, spaces = environment.build, environment.spaces
+        self.fleet = Fleet(environment.name, build, spaces, limit, self._lanes, limits, whole)
         self.board = self.fleet.board
 
     def replace(self, which: HostArray, actors: Any) -> None:
@@ -211,7 +218,7 @@ class Players:
         lanes = block.padded
         now = self.board.time[lanes]
         draw = self._draws[lanes, np.minimum(now, self._draws.shape[1] - 1)]  # at the end of time nobody acts
-        return np.asarray(self._act(block.actors, self.board.observation[lanes, now], draw))[: block.lanes]
+        return np.asarray(self._act(block.actors, self.board.shown(lanes, now), draw))[: block.lanes]
 
     def _ended(self, cohort: int) -> HostArray:
         """The lanes of a cohort whose turn is over that have ended with it; none has a command any more."""
@@ -221,13 +228,13 @@ class Players:
         return lanes[played & (board.status[lanes] > boards.RUNNING)]
 
     def episodes(self, lanes: HostArray) -> Batch:
-        """The ended episodes of lanes [n], as arrays of the host."""
+        """The ended episodes of lanes [n], as arrays of the host; without observations unless they are kept."""
         board: Any = self.board
         length = board.time[lanes][:, None]
         steps: Any = np.arange(board.reward.shape[1])
         terminated = board.status[lanes][:, None] == boards.TERMINATED
         return Batch(
-            observation=board.observation[lanes],
+            observation=board.observation[lanes] if self._whole else (),
             action=board.action[lanes],
             reward=board.reward[lanes],
             terminated=terminated & (steps == length - 1),

@@ -149,14 +149,23 @@ class HostedPlayers:
     """Agents on a hosted environment, on lanes whose workers stay for those who play next."""
 
     def __init__(
-        self, experiment: Experiment, spec: EnvironmentSpec, actors: Any, turns: int, limits: WorkerLimits
+        self,
+        experiment: Experiment,
+        spec: EnvironmentSpec,
+        actors: Any,
+        turns: int,
+        limits: WorkerLimits,
+        whole: bool = False,
     ) -> None:
-        """Lanes for so many turns of actors [agent] at a time, or for as many as there can be."""
+        """Lanes for so many turns of actors [agent] at a time, or for as many as there can be.
+
+        What environments show is kept if `whole` episodes are wanted.
+        """
         self._experiment, self._lanes = experiment, min(LANES, turns)
         limit = experiment.rules.max_episode_steps
         self._draw = hosted.drawing_program(limit, evaluation_keys)
         on_lanes = jax.tree.map(lambda x: np.asarray(x)[np.arange(self._lanes) % len(x)], actors)
-        self._players = hosted.Players(experiment.setup, limit, spec, on_lanes, self._lanes, limits)
+        self._players = hosted.Players(experiment.setup, limit, spec, on_lanes, self._lanes, limits, whole)
 
     def play(self, actors: Any, trials: HostArray, turns: Sequence[Turn], seed: int) -> Iterator[tuple[Turn, Batch]]:
         """Let actors [agent] with the numbers of their trials [agent] take turns; yield each as it ends [1, time, …].
@@ -207,9 +216,10 @@ def hosted_episodes(
     turns: Sequence[Turn],
     seed: int,
     limits: WorkerLimits,
+    whole: bool = False,
 ) -> Iterator[tuple[Turn, Batch]]:
     """Let actors [agent] take turns once, as `HostedPlayers.play` does; `limits` are those of the workers."""
-    players = HostedPlayers(experiment, spec, actors, len(turns), limits)
+    players = HostedPlayers(experiment, spec, actors, len(turns), limits, whole)
     try:
         yield from players.play(actors, trials, turns, seed)
     finally:

@@ -44,7 +44,7 @@ def acting_program(setup: Any) -> Callable[..., tuple[Array, Array]]:
     def act(seed: Array, step: Array, trial: Array, hyper: Any, state: Any, observation: Array) -> tuple[Array, Array]:
         def one(trial: Array, hyper: Any, state: Any, observation: Array) -> tuple[Array, Array]:
             key = stepping_keys(seed, trial, step).actions
-            return stepped.choose(setup, stepped.context_at(step), hyper, state, observation, key)
+            return stepped.choose(setup, stepped.context_at(step), hyper, state, observation.astype(np.float32), key)
 
         return jax.vmap(one)(trial, hyper, state, observation)
 
@@ -63,6 +63,7 @@ def learning_program(setup: Any) -> Callable[..., Carried]:
     ) -> Carried:
         def one(trial: Array, hyper: Any, carried: Carried, batch: Batch, active: Array) -> Carried:
             key = stepping_keys(seed, trial, step).minibatches
+            batch = batch._replace(observation=batch.observation.astype(np.float32))  # of bytes, where it is these
             new, _ = update(setup, stepped.context_at(step), hyper, carried, batch, key)
             keep = functools.partial(jax.numpy.where, active)
             return new._replace(learner=jax.tree.map(keep, new.learner, carried.learner))
@@ -108,13 +109,14 @@ class _Group:
         lanes = np.arange(real * self._environments)
         workers = limits.workers_for(len(lanes))
         self._cohorts = [lanes[worker::workers] for worker in range(workers)]
-        self.fleet = Fleet(environment.name, environment.build, environment.spaces, self._limit, self._cohorts, limits)
+        build, spaces = environment.build, environment.spaces
+        self.fleet = Fleet(environment.name, build, spaces, self._limit, self._cohorts, limits, whole=False)
         self.board = self.fleet.board
         # where each environment was after the last whole step, which is what a checkpoint is about
         self._episode = np.zeros(len(lanes), np.int32)
         self._length = np.zeros(len(lanes), np.int32)
         self._earned = np.zeros(len(lanes), np.float64)
-        self._observation = np.zeros((len(lanes), environment.spaces.observation_size), np.float32)
+        self._observation = np.zeros_like(self.board.observation[:, 0])
 
     def _trial_and_environment(self, lane: int) -> tuple[int, int]:
         place, environment = divmod(lane, self._environments)
@@ -164,10 +166,10 @@ class _Group:
             self._wait()
             self._earned[going] += self.board.reward[going, time]
         self._length[:] = self.board.time[lanes]
-        self._observation[:] = self.board.observation[lanes, self._length]
+        self._observation[:] = self.board.shown(lanes, self._length)
         for lane in lanes.tolist():
             over = self.board.status[lane] != boards.RUNNING
-            begun = np.isnan(observation[lane]).all()  # and not seen yet
+            begun = not way.actions[lane]  # and perhaps not seen yet
             if over or not (begun or np.array_equal(self._observation[lane], observation[lane])):
                 trial, _ = self._trial_and_environment(lane)
                 where = f"trial {trial}, episode {int(self._episode[lane]) + 1}: "
@@ -209,7 +211,7 @@ class _Group:
         status = np.full(len(self._episode), boards.RUNNING, np.uint8)
         status[lanes] = board.status[lanes]
         after = self._observation.copy()
-        after[lanes] = board.observation[lanes, time + 1]
+        after[lanes] = board.shown(lanes, time + 1)
         steps: Any = {  # on the host
             "observation": np.stack([seen, self._padded(after)], axis=1),
             "action": action[:, None],
@@ -228,7 +230,7 @@ class _Group:
         lengths = np.where(over, self._length, 0).astype(np.int32).reshape(self.real, -1)
         self._observation = after
         self._episode[begun] += 1
-        self._length[begun], self._earned[begun], self._observation[begun] = 0, 0, np.nan
+        self._length[begun], self._earned[begun], self._observation[begun] = 0, 0, 0
         if len(begun):  # which takes place while the trials learn
             self._reset(begun)
         self.carried = self._learn(seed, now, self._trial, self._hyper, self.carried, batch, active[self._place])

@@ -113,5 +113,5 @@ def _hosted(
     """In the order of their numbers, whoever ended first."""
     trial = agent.experiment.trial_numbers()[[agent.trial]]
     wanted = [Turn(0, episode) for episode in range(first, first + count)]
-    played = dict(hosted_episodes(agent.experiment, spec, stacked([agent]), trial, wanted, seed, limits))
+    played = dict(hosted_episodes(agent.experiment, spec, stacked([agent]), trial, wanted, seed, limits, whole=True))
     return [played[key] for key in wanted]

@@ -1,4 +1,7 @@
-"""The memory that the main process and its workers share: every lane's episode so far, and what to do next."""
+"""The memory that the main process and its workers share: every lane's episode so far, and what to do next.
+
+Of long episodes of images all observations would be too much: where nobody wants them, only the last is kept.
+"""
 
 import math
 import mmap
@@ -19,12 +22,14 @@ class Size(NamedTuple):
     time: int  # longest episode, agent steps
     observation: int  # numbers in a flattened observation
     workers: int
+    whole: bool = True  # whether all observations of an episode are kept, not only the last
+    in_bytes: bool = False  # whether observations are whole numbers from 0 to 255
 
 
 class Board(NamedTuple):
     """Arrays over one piece of memory. Main writes commands, actions and seeds; workers write the rest."""
 
-    observation: Array  # [lane, time + 1, observation]
+    observation: Array  # [lane, time + 1, observation], or [lane, 1, observation] of the last
     reward: Array  # [lane, time]
     action: Array  # [lane, time], from 0
     seed: Array  # [lane] of the next reset
@@ -34,11 +39,15 @@ class Board(NamedTuple):
     lane_in_hand: Array  # [worker] the lane whose environment has control; -1: none
     beat: Array  # [worker] counts the calls into environments: a worker that stands still is stuck in one
 
+    def shown(self, lanes: Any, times: Any) -> Array:
+        """What lanes showed at times of their episodes [n, observation]; these are the last if no others are kept."""
+        return np.asarray(self.observation[lanes, times % self.observation.shape[1]])
+
 
 def _fields(size: Size) -> dict[str, tuple[tuple[int, ...], type]]:
-    lanes, time, observation, workers = size
+    lanes, time, observation, workers, whole, in_bytes = size
     return {
-        "observation": ((lanes, time + 1, observation), np.float32),
+        "observation": ((lanes, time + 1 if whole else 1, observation), np.uint8 if in_bytes else np.float32),
         "reward": ((lanes, time), np.float32),
         "action": ((lanes, time), np.int32),
         "seed": ((lanes,), np.int64),

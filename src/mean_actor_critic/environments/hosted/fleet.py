@@ -21,11 +21,12 @@ import numpy as np
 from mean_actor_critic import machine
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import worker as workers
-from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.environments.spaces import Spaces, parts_of
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.machine import cores
 from mean_actor_critic.progress import say
 from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.learners import all_in_bytes
 
 STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
 START_SECONDS = 25.0  # a worker may take this long to import what it needs
@@ -219,11 +220,17 @@ class Fleet:
         max_episode_steps: int,
         cohorts: Sequence[np.ndarray[Any, Any]],
         limits: WorkerLimits,
+        whole: bool = True,
     ) -> None:
-        """Start a worker for each of `cohorts`, which are arrays of lanes."""
+        """Start a worker for each of `cohorts`, which are arrays of lanes.
+
+        All observations of an episode stay on the board, as float32, if `whole` episodes are wanted; else the last one
+        does, as bytes where it is of these.
+        """
         lanes = sum(map(len, cohorts))
         memory_each = limits.memory_bytes or int(SHARE_OF_MEMORY * machine.memory_bytes() / len(cohorts))
-        size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts))
+        in_bytes = not whole and all_in_bytes(parts_of(spaces.observation))
+        size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts), whole, in_bytes)
         self.name = name
         self._limits = limits
         self._playing = [(lane, 0) for lane in range(lanes)]  # trial and episode of each lane, for messages

@@ -129,7 +129,7 @@ def serve(channel: Channel, factory: MakeEnvironment, spaces: Spaces, share: Sha
 def _check_finite(board: boards.Board, lanes: "list[_Lane]") -> None:
     """The observations that a turn brought, all at once."""
     numbers = [lane.number for lane in lanes]
-    rows = board.observation[numbers, [lane.time for lane in lanes]]
+    rows = board.shown(numbers, np.array([lane.time for lane in lanes]))
     if np.isfinite(rows).all():
         return
     bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
@@ -228,7 +228,7 @@ class _Lane:
                 raise Fault("observation", f"is {_brief(value)}, not of the space: {_in_words(fault)}") from None
             if observation.shape != self.row_shape:  # a batch flattens too
                 raise Fault("observation", f"has shape {np.shape(value)}, not {self.spaces.observation.shape}")
-        self.observation[self.time] = observation
+        self.observation[self.time % len(self.observation)] = observation
 
     def _check_spaces(self) -> None:
         environment = self.environment
