@@ -147,7 +147,7 @@ LEARNER_MODULES = {learner.module.removeprefix(f"{PACKAGE}.") for learner in LEA
 # What a learner may know of networks: how to find the one that its settings ask for, the types that carry what was
 # learned, and functions of arrays that are the same for every network.
 KNOWN_OF_NETWORKS = {
-    "ILLEGAL", "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "normalize", "softmax",
+    "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "highest", "legal", "normalize", "softmax",
     "sum_over_actions",
 }  # fmt: skip
 

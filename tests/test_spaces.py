@@ -422,7 +422,7 @@ def test_what_has_no_name_resumes_only_when_it_is_given_again(run_by, way, monke
 
 def test_a_dictionary_in_another_order_is_another_space(run_of):
     run = run_of("dict")
-    observation, action = run.manifest.spaces
+    observation, action, _ = run.manifest.spaces
     turned = Spaces(spaces.Dict(list(reversed(observation.spaces.items()))), action)
     assert environment_of(run.experiment, run.manifest.spaces, hosted.make).name == "hosted_environments:make"
     assert "spaces" in message_of(lambda: environment_of(run.experiment, turned, hosted.make))

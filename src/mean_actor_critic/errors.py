@@ -59,6 +59,9 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number = signal_number
 
 
+NO_LEGAL_ACTION = "has no legal action"  # in a state where one has to be chosen
+
+
 class EnvironmentFault(MacError):  # noqa: N818
     """An environment that failed while it was being played: names it, the trial, episode, step and field."""
 
@@ -67,6 +70,12 @@ class EnvironmentFault(MacError):  # noqa: N818
     def __init__(self, environment: str, where: str, field: str, words: str) -> None:
         super().__init__(f"{environment}: {where}{field} {words}")
         self.environment, self.field = environment, field
+
+    @classmethod
+    def no_legal_action(cls, environment: str, trial: int, when: str, step: int) -> Self:
+        """That nothing can be done in a step of an episode, counted from 1: named by what came before."""
+        before = "reset" if step == 1 else f"step {step - 1}"
+        return cls(environment, f"trial {trial}, {when}, {before}: ", "action_mask", NO_LEGAL_ACTION)
 
     def with_advice(self, advice: str) -> Self:
         """The same fault, and what to do now."""

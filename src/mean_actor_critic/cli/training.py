@@ -157,6 +157,8 @@ def what_runs(started: "Started") -> list[str]:
         f"episodes of at most {experiment.rules.max_episode_steps:_} steps",
         *_evaluations_in_words(experiment),
     ]
+    if manifest.spaces.masked:
+        what.append("legal actions only, by the environment's masks")
     settings = [f"settings: {manifest.origin or 'as given'}"]
     if experiment.engine == "atari":
         from mean_actor_critic.learning.native import compiler

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.engines.devices import AXIS
 from mean_actor_critic.engines.updates import Carried, context_of, initial, update
-from mean_actor_critic.environments.compiled.shown import shown
+from mean_actor_critic.environments.compiled.shown import legal_actions, shown
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import inverse_cdf, softmax
 from mean_actor_critic.learning.randomness import EpisodeKeys, action_draws, training_keys, weights_key
@@ -50,6 +50,7 @@ class Segment(NamedTuple):
 
     carried: Carried
     metrics: Metrics
+    stuck: Any = ()  # int32 [lane] the step, from 1, of the episode that a lane stands still at; 0: none
 
 
 def choose_width(setup: Any, trials: int, devices: int) -> int:
@@ -89,6 +90,8 @@ def segment_program(setup: Any, limit: int, build: Build, mesh: Mesh, limited: b
         mesh: the devices.
         limited: a lane stands still, to the bit, from the episode on with which it has used up the steps that it has
             `left`; of its metrics, lengths are 0 then. Without, `left` is not looked at.
+
+    So does a lane whose next episode would come to a state without a legal action.
     """
     advance = functools.partial(_advance, setup, limit, build, limited)
     sharded = jax.shard_map(advance, mesh=mesh, in_specs=(_SAME, *[_LANES] * 6), out_specs=_LANES, check_vma=False)
@@ -115,21 +118,32 @@ def _advance(
     metrics = Metrics(jnp.zeros((SEGMENT_CAPACITY, lanes)), jnp.zeros((SEGMENT_CAPACITY, lanes), jnp.int32))
     learner = learner_of(setup)
 
-    def episode(number: Array, now: tuple[Carried, Metrics, Array]) -> tuple[Carried, Metrics, Array]:
-        carried, metrics, left = now
+    def episode(number: Array, now: tuple[Carried, Metrics, Array, Any]) -> tuple[Carried, Metrics, Array, Any]:
+        carried, metrics, left, stuck = now
         active = left > 0 if limited else None
         keys = jax.vmap(functools.partial(training_keys, seed))(trial, carried.learner.episode)
         batch = rollout(setup, limit, build, learner.actor(setup, carried.learner), keys, active=active)
+        if setup.masked:
+            stuck = jnp.maximum(stuck, stuck_at(batch))
+            active = stuck == 0 if active is None else active & (stuck == 0)
+            batch = batch._replace(valid=batch.valid & (stuck == 0)[:, None])
         learn = over_lanes(functools.partial(update, setup, context_of(batch)), lanes)
         new, one = learn(hyper, carried, batch, keys.minibatches)
         if active is not None:  # the ring of a lane that stands still was given no valid row
             keep = functools.partial(keep_rows, active)
             new = Carried(jax.tree.map(keep, new.learner, carried.learner), new.replay)
             left = left - one.length
-        return new, jax.tree.map(lambda all_, row: all_.at[number].set(row), metrics, one), left
+        return new, jax.tree.map(lambda all_, row: all_.at[number].set(row), metrics, one), left, stuck
 
-    carried, metrics, _ = jax.lax.fori_loop(0, episodes[0], episode, (carried, metrics, left))
-    return Segment(carried, jax.tree.map(jnp.transpose, metrics))
+    nowhere = jnp.zeros(lanes, jnp.int32) if setup.masked else ()
+    carried, metrics, _, stuck = jax.lax.fori_loop(0, episodes[0], episode, (carried, metrics, left, nowhere))
+    return Segment(carried, jax.tree.map(jnp.transpose, metrics), stuck)
+
+
+def stuck_at(batch: Batch) -> Int[Array, " lane"]:
+    """The step, from 1, of each episode [lane, time] in which no action was legal; 0: none."""
+    nowhere = batch.valid & ~jnp.any(batch.mask[:, :-1], axis=-1)
+    return jnp.where(jnp.any(nowhere, axis=1), jnp.argmax(nowhere, axis=1) + 1, 0).astype(jnp.int32)
 
 
 def keep_rows(chosen: Bool[Array, " lane"], new: Array, old: Array) -> Array:
@@ -174,6 +188,11 @@ def interact(world: Any, state: Any, action: Array, key: Array) -> tuple[Any, Ar
     )
 
 
+def mask_of(setup: Any, world: Any, state: Any) -> Any:
+    """The legal actions [action] in a state of an environment; () where they are not asked for."""
+    return legal_actions(world, state) if setup.masked else ()
+
+
 class _Step(NamedTuple):
     """The moving part of a rollout."""
 
@@ -206,14 +225,16 @@ def rollout(
     """
     lanes = keys.environment.shape[0]
     world = build()
-    act = over_lanes(lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), lanes)
+    act = over_lanes(lambda actor, *seen: softmax(learner_of(setup).act(setup, actor, *seen).logits), lanes)
     uniform = jax.vmap(lambda keys: action_draws(keys, limit))(keys).T  # [time, lane]
     state, observation, step_key = jax.vmap(functools.partial(first_state, world))(keys.environment)
     take = jax.vmap(functools.partial(interact, world))
+    masks = jax.vmap(functools.partial(mask_of, setup, world))
 
     def step(now: _Step) -> _Step:
-        probabilities = act(actor, now.observation)
-        action = inverse_cdf(probabilities, uniform[now.time]).astype(jnp.int32)
+        mask = now.record.mask[now.time] if setup.masked else ()
+        policy = act(actor, now.observation, mask)
+        action = inverse_cdf(policy, uniform[now.time], setup.masked).astype(jnp.int32)
         now_key = jax.vmap(lambda key: jax.random.fold_in(key, now.time))(step_key)
         state, observation, reward, terminated = take(now.state, action, now_key)
         # an ended lane stands still, so that whatever its environment does past the end cannot reach the record
@@ -226,6 +247,7 @@ def rollout(
             reward=now.record.reward.at[now.time].set(jnp.where(now.alive, reward, 0.0)),
             terminated=now.record.terminated.at[now.time].set(terminated),
             valid=now.record.valid.at[now.time].set(now.alive),
+            mask=now.record.mask.at[now.time + 1].set(masks(state)) if setup.masked else (),
         )
         return _Step(now.time + 1, state, observation, now.alive & ~terminated, record)
 
@@ -235,6 +257,7 @@ def rollout(
         reward=jnp.zeros((limit, lanes)),
         terminated=jnp.zeros((limit, lanes), bool),
         valid=jnp.zeros((limit, lanes), bool),
+        mask=jnp.zeros((limit + 1, lanes, world.action_space.n), bool).at[0].set(masks(state)) if setup.masked else (),
     )
     start = _Step(jnp.int32(0), state, observation, jnp.ones(lanes, bool) if active is None else active, blank)
     end = jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start)

@@ -16,6 +16,7 @@ from mean_actor_critic.engines.play import Playing, compiled_returns, episodes_o
 from mean_actor_critic.engines.records import Snapshots, checkpoint_arrays, starting_point, trimmed
 from mean_actor_critic.engines.updates import Carried
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
+from mean_actor_critic.errors import EnvironmentFault
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import Networks
 from mean_actor_critic.progress import Progress
@@ -193,6 +194,16 @@ class CompiledStudy:
         self._blocks[number] = block._replace(carried=segment.carried)
         self._record(block, played, episodes, metrics)
         self._take_snapshots(self._blocks[number])
+        self._require_legal(block, segment.stuck)
+
+    def _require_legal(self, block: _Block, stuck: Any) -> None:
+        """Raise an EnvironmentFault if a lane stands still before an episode without a way on."""
+        if isinstance(stuck, tuple):
+            return
+        for place, step in zip(block.place, on_host(stuck), strict=True):
+            if step:
+                trial, episode = int(self.experiment.trial_numbers()[place]), int(self.curves.played[place]) + 1
+                raise EnvironmentFault.no_legal_action(self._environment.name, trial, f"episode {episode}", int(step))
 
     def _episodes_until_barrier(self, played: Array) -> Array:
         """Episodes [...] that trials with so many [...] may play until something is to be looked at."""
@@ -247,7 +258,7 @@ class CompiledStudy:
         for number in np.unique(numbers):
             some = due[numbers == number]
             episodes = episodes_of_evaluation(int(number), count)
-            returns = compiled_returns(experiment, self._environment.build, everyone, episodes)
+            returns = compiled_returns(experiment, self._environment, everyone, episodes)
             self.evaluations.record(some, int(number), returns[:, some])
         self.newly_evaluated = due.tolist()
 

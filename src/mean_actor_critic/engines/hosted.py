@@ -52,12 +52,15 @@ class Lesson(NamedTuple):
 
 @functools.cache
 def acting_program(setup: Any) -> Callable[..., Array]:
-    """Compiled `(actor [lane], observation [lane, size], draw [lane]) -> action [lane]`, as `chosen_action` does."""
+    """Compiled `(actor [lane], observation [lane, size], mask [lane, action] or (), draw [lane]) -> action [lane]`.
 
-    def act(actor: Any, observation: Array, draw: Array) -> Array:
+    The draws are those of `chosen_action`.
+    """
+
+    def act(actor: Any, observation: Array, mask: Any, draw: Array) -> Array:
         seen = observation.astype(jnp.float32)  # of bytes, where the board keeps these
-        policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, seen).logits)
-        return chosen_action(policy, draw).astype(jnp.int32)
+        policy = softmax(jax.vmap(functools.partial(learner_of(setup).act, setup))(actor, seen, mask).logits)
+        return chosen_action(policy, draw, setup.masked).astype(jnp.int32)
 
     return jax.jit(act)
 
@@ -147,7 +150,7 @@ class Players:
             [_ActingBlock(actors, cohort[i : i + self._width], self._width) for i in range(0, len(cohort), self._width)]
             for cohort in self._lanes
         ]
-        self._act = acting_program(setup)
+        self._act, self._masked = acting_program(setup), setup.masked
         self._draws = np.zeros((lanes, limit), np.float32)
         self._to_begin: dict[int, tuple[int, int, int]] = {}  # lane: trial, episode, seed; when its cohort's turn comes
         self._whole = whole
@@ -218,7 +221,8 @@ class Players:
         lanes = block.padded
         now = self.board.time[lanes]
         draw = self._draws[lanes, np.minimum(now, self._draws.shape[1] - 1)]  # at the end of time nobody acts
-        return np.asarray(self._act(block.actors, self.board.shown(lanes, now), draw))[: block.lanes]
+        mask = self.board.legal(lanes, now) if self._masked else ()
+        return np.asarray(self._act(block.actors, self.board.shown(lanes, now), mask, draw))[: block.lanes]
 
     def _ended(self, cohort: int) -> HostArray:
         """The lanes of a cohort whose turn is over that have ended with it; none has a command any more."""
@@ -239,6 +243,7 @@ class Players:
             reward=board.reward[lanes],
             terminated=terminated & (steps == length - 1),
             valid=steps < length,
+            mask=board.mask[lanes] if self._masked else (),
         )
 
     def close(self) -> None:

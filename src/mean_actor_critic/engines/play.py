@@ -15,6 +15,7 @@ from mean_actor_critic.engines.memory import on_host
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
+from mean_actor_critic.errors import EnvironmentFault
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import MOST_PROBABLE, chosen_action, softmax
 from mean_actor_critic.learning.randomness import action_draws, evaluation_keys
@@ -44,7 +45,7 @@ class Playing(NamedTuple):
 
 def compiled_returns(
     experiment: Experiment,
-    build: compiled.Build,
+    environment: EnvironmentSpec,
     playing: Playing,
     episodes: range,
     *,
@@ -55,11 +56,14 @@ def compiled_returns(
 
     Args:
         experiment: that the actors were trained by.
-        build: makes the environment.
+        environment: a compiled one.
         playing: who plays.
         episodes: their numbers, which their randomness comes from.
         seed: of the episodes; None for the experiment's.
         on_chunk: called now and then with the returns so far, NaN for those to come.
+
+    Raises:
+        EnvironmentFault: a state has no legal action.
     """
     limit, agents, ways = experiment.rules.max_episode_steps, len(playing.trials), len(playing.ways)
     count = min(compiled.device_count(), agents * ways)
@@ -72,11 +76,15 @@ def compiled_returns(
     mesh = devices.mesh(count)
     own = jax.tree.map(lambda x: np.asarray(x)[agent], (playing.trials, playing.actors))
     trial, actor, greedy = jax.device_put((*own, greedy), NamedSharding(mesh, PartitionSpec(devices.AXIS)))
-    play = _returns_program(experiment.setup, limit, build, mesh, chunk)
+    play = _returns_program(experiment.setup, limit, environment.build, mesh, chunk)
     seed = experiment.seed if seed is None else seed
     returns = np.full((ways, agents, len(episodes)), np.nan, np.float32)
     for first in range(0, len(episodes), chunk):
-        played = on_host(play(np.uint32(seed), np.int32(episodes[first]), trial, actor, greedy))
+        played, stuck = on_host(play(np.uint32(seed), np.int32(episodes[first]), trial, actor, greedy))
+        if experiment.setup.masked and stuck.any():
+            place, episode = np.argwhere(stuck)[0].tolist()
+            when, step = f"episode {first + episode + 1} of an evaluation", int(stuck[place, episode])
+            raise EnvironmentFault.no_legal_action(environment.name, int(playing.trials[agent[place]]), when, step)
         some = returns[:, :, first : first + chunk]
         some[:] = played[: agents * ways].reshape(ways, agents, chunk)[:, :, : some.shape[2]]
         if on_chunk:
@@ -97,40 +105,49 @@ class _Lanes(NamedTuple):
     observation: Float[Array, "agent episode observation"]
     alive: Bool[Array, "agent episode"]
     earned: Float[Array, "agent episode"]
+    stuck: Any = ()  # [agent, episode] the step, from 1, in which no action was legal, where masks tell; else 0
 
 
 @functools.cache
-def _returns_program(setup: Any, limit: int, build: compiled.Build, mesh: Mesh, episodes: int) -> Callable[..., Array]:
-    """Compiled `(seed [], first [], trial [agent], actor [agent], greedy [agent]) -> returns [agent, episodes]`.
+def _returns_program(setup: Any, limit: int, build: compiled.Build, mesh: Mesh, episodes: int) -> Callable[..., Any]:
+    """Compiled `(seed [], first [], trial [agent], actor [agent], greedy [agent]) -> returns [agent, episodes], stuck`.
 
     Of the episodes from number `first` on, each of which is cut off after `limit` steps. Agents are spread over the
-    devices of the mesh; nothing but the returns is kept.
+    devices of the mesh; nothing but the returns is kept, and where an episode was `stuck` (see `_Lanes`).
     """
 
-    def play(seed: Array, first: Array, trial: Array, actor: Any, greedy: Array) -> Array:
+    def play(seed: Array, first: Array, trial: Array, actor: Any, greedy: Array) -> tuple[Array, Any]:
         world = build()
         numbers = first + jnp.arange(episodes)
         keys = jax.vmap(lambda trial: jax.vmap(lambda number: evaluation_keys(seed, trial, number))(numbers))(trial)
         draws = jnp.where(greedy[:, None, None], MOST_PROBABLE, _each(lambda keys: action_draws(keys, limit))(keys))
         act = compiled.over_lanes(
-            lambda actor, seen: softmax(learner_of(setup).act(setup, actor, seen).logits), len(trial)
+            lambda actor, *seen: softmax(learner_of(setup).act(setup, actor, *seen).logits), len(trial)
         )
+        masks = _each(functools.partial(compiled.mask_of, setup, world))
         take = _each(functools.partial(compiled.interact, world))
         state, observation, step_key = _each(functools.partial(compiled.first_state, world))(keys.environment)
 
         def step(now: _Lanes) -> _Lanes:
-            action = chosen_action(act(actor, now.observation), draws[:, :, now.time]).astype(jnp.int32)
+            mask, stuck = masks(now.state), now.stuck
+            if setup.masked:
+                stuck = jnp.where(now.alive & ~jnp.any(mask, axis=-1), now.time + 1, stuck)
+            policy = act(actor, now.observation, mask)
+            action = chosen_action(policy, draws[:, :, now.time], setup.masked).astype(jnp.int32)
             key = _each(lambda key: jax.random.fold_in(key, now.time))(step_key)
             state, observation, reward, over = take(now.state, action, key)
             # an ended lane stands still: whatever its environment does past the end counts for nothing
             state = jax.tree.map(functools.partial(compiled.keep_rows, now.alive), state, now.state)
             observation = compiled.keep_rows(now.alive, observation, now.observation)
             earned = now.earned + jnp.where(now.alive, reward, 0)
-            return _Lanes(now.time + 1, state, observation, now.alive & ~over, earned)
+            alive = now.alive & ~over & (stuck == 0) if setup.masked else now.alive & ~over
+            return _Lanes(now.time + 1, state, observation, alive, earned, stuck)
 
         shape = (len(trial), episodes)
-        start = _Lanes(jnp.int32(0), state, observation, jnp.ones(shape, bool), jnp.zeros(shape))
-        return jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start).earned
+        stuck = jnp.zeros(shape, jnp.int32) if setup.masked else ()
+        start = _Lanes(jnp.int32(0), state, observation, jnp.ones(shape, bool), jnp.zeros(shape), stuck)
+        end = jax.lax.while_loop(lambda now: (now.time < limit) & jnp.any(now.alive), step, start)
+        return end.earned, end.stuck
 
     same, lanes = PartitionSpec(), PartitionSpec(devices.AXIS)
     specs = (same, same, lanes, lanes, lanes)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
-from mean_actor_critic.engines.compiled import Build
+from mean_actor_critic.engines.compiled import Build, mask_of
 from mean_actor_critic.engines.devices import AXIS
 from mean_actor_critic.engines.updates import NO_SCHEDULE, Carried, initial, update
 from mean_actor_critic.environments.compiled.shown import shown
@@ -51,6 +51,7 @@ class Segment(NamedTuple):
 
     carried: Carried
     ended: Ended
+    stuck: Any = ()  # int32 [lane, SEGMENT_CAPACITY, environment] steps of an episode without a legal action; else 0
 
 
 def context_at(step: Any) -> Context:
@@ -96,12 +97,19 @@ class _Outcome(NamedTuple):
     truncated: Bool[Array, ""]
     playing: Playing  # after it
     ended: Ended
+    mask: Any  # legal actions [action] in the state observed, where they are told
 
 
-def _interact(world: Any, limit: int, playing: Playing, action: Array, key: Array) -> _Outcome:
+def _state_of(world: Any, playing: Playing) -> Any:
+    """The state of an environment, as its own tree."""
+    structure = jax.tree.structure(jax.eval_shape(world.initial, jax.eval_shape(jax.random.key, 0)))
+    return jax.tree.unflatten(structure, playing.state)
+
+
+def _interact(setup: Any, world: Any, limit: int, playing: Playing, action: Array, key: Array) -> _Outcome:
     """One step of one environment, and a new episode where one has ended."""
     transition_key, observation_key, reward_key, terminal_key, reset_key = jax.random.split(key, 5)
-    before = jax.tree.unflatten(jax.tree.structure(jax.eval_shape(world.initial, key)), playing.state)
+    before = _state_of(world, playing)
     state = world.transition(before, action, transition_key)
     observation = _shown(world, state, observation_key)
     reward = jnp.asarray(world.reward(before, action, state, reward_key), jnp.float32)
@@ -111,18 +119,19 @@ def _interact(world: Any, limit: int, playing: Playing, action: Array, key: Arra
     over = terminated | truncated
     now = Playing(tuple(jax.tree.leaves(state)), observation, length, earned)
     after = jax.tree.map(lambda new, old: jnp.where(over, new, old), _reset(world, reset_key), now)
-    return _Outcome(
-        observation, reward, terminated, truncated, after, Ended(jnp.where(over, earned, 0), jnp.where(over, length, 0))
-    )
+    ended = Ended(jnp.where(over, earned, 0), jnp.where(over, length, 0))
+    return _Outcome(observation, reward, terminated, truncated, after, ended, mask_of(setup, world, state))
 
 
-def choose(setup: Any, context: Context, hyper: Any, state: Any, observation: Array, key: Array) -> tuple[Array, Array]:
+def choose(
+    setup: Any, context: Context, hyper: Any, state: Any, observation: Array, mask: Any, key: Array
+) -> tuple[Array, Array]:
     """The actions [environment] of a trial in training, and the probabilities that they had."""
     learner = learner_of(setup)
-    logits = learner.act(setup, learner.actor(setup, state), observation).logits
+    logits = learner.act(setup, learner.actor(setup, state), observation, mask).logits
     behaviour = learner.behaviour
-    policy = softmax(logits) if behaviour is None else behaviour(setup, context, hyper, logits)
-    action = inverse_cdf(policy, jax.random.uniform(key, policy.shape[:1])).astype(jnp.int32)
+    policy = softmax(logits) if behaviour is None else behaviour(setup, context, hyper, logits, mask)
+    action = inverse_cdf(policy, jax.random.uniform(key, policy.shape[:1]), setup.masked).astype(jnp.int32)
     return action, jnp.take_along_axis(policy, action[:, None], axis=-1)[:, 0]
 
 
@@ -152,11 +161,17 @@ def _advance(
 ) -> Segment:
     world, shape = build(), (SEGMENT_CAPACITY, trial.shape[0], setup.environments)
     ended = Ended(jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
+    stuck = jnp.zeros(shape, jnp.int32) if setup.masked else ()
 
-    def one(step: Array, trial: Array, hyper: Any, carried: Carried, active: Array) -> tuple[Carried, Ended]:
+    def one(step: Array, trial: Array, hyper: Any, carried: Carried, active: Array) -> tuple[Carried, Ended, Any]:
         keys, context, playing = stepping_keys(seed, trial, step), context_at(step), carried.playing
-        action, behaviour = choose(setup, context, hyper, carried.learner, playing.observation, keys.actions)
-        interact = jax.vmap(functools.partial(_interact, world, limit))
+        mask = jax.vmap(lambda playing: mask_of(setup, world, _state_of(world, playing)))(playing)
+        stuck: Any = ()
+        if setup.masked:  # a trial that cannot go on stands still
+            stuck = jnp.where(active & ~jnp.any(mask, axis=-1), playing.length + 1, 0)
+            active &= ~jnp.any(stuck)
+        action, behaviour = choose(setup, context, hyper, carried.learner, playing.observation, mask, keys.actions)
+        interact = jax.vmap(functools.partial(_interact, setup, world, limit))
         outcome = interact(playing, action, jax.random.split(keys.environment, setup.environments))
         batch = Batch(
             observation=jnp.stack([playing.observation, outcome.observation]),
@@ -166,18 +181,20 @@ def _advance(
             truncated=outcome.truncated[None],
             valid=jnp.broadcast_to(active, (1, setup.environments)),
             behaviour=behaviour[None],
+            mask=jnp.stack([mask, outcome.mask]) if setup.masked else (),
         )
         new, _ = update(setup, context, hyper, carried, batch, keys.minibatches)
         keep = functools.partial(jnp.where, active)
         learner = jax.tree.map(keep, new.learner, carried.learner)
         playing = jax.tree.map(keep, outcome.playing, playing)
-        return Carried(learner, new.replay, playing), jax.tree.map(lambda x: jnp.where(active, x, 0), outcome.ended)
+        ended = jax.tree.map(lambda x: jnp.where(active, x, 0), outcome.ended)
+        return Carried(learner, new.replay, playing), ended, stuck
 
-    def step(number: Array, now: tuple[Carried, Ended]) -> tuple[Carried, Ended]:
-        carried, ended = now
+    def step(number: Array, now: tuple[Carried, Ended, Any]) -> tuple[Carried, Ended, Any]:
+        carried, *told = now
         lanes = jax.vmap(functools.partial(one, first[0] + number))
-        carried, new = lanes(trial, hyper, carried, active)
-        return carried, jax.tree.map(lambda all_, row: all_.at[number].set(row), ended, new)
+        carried, *new = lanes(trial, hyper, carried, active)
+        return (carried, *jax.tree.map(lambda all_, row: all_.at[number].set(row), told, new))
 
-    carried, ended = jax.lax.fori_loop(0, steps[0], step, (carried, ended))
-    return Segment(carried, jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), ended))  # lanes first, as devices have them
+    carried, *told = jax.lax.fori_loop(0, steps[0], step, (carried, ended, stuck))
+    return Segment(carried, *jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), told))  # lanes first, as devices have them

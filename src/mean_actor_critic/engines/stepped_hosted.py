@@ -36,17 +36,20 @@ from mean_actor_critic.trees import Arrays
 
 @functools.cache
 def acting_program(setup: Any) -> Callable[..., tuple[Array, Array]]:
-    """Compiled `(seed, step, trial [lane], hyper [lane], state [lane], observation [lane, environment, …])`.
+    """Compiled `(seed, step, trial [lane], hyper [lane], state [lane], observation [lane, environment, …], mask)`.
 
     Gives the actions [lane, environment] and the probabilities that they had.
     """
 
-    def act(seed: Array, step: Array, trial: Array, hyper: Any, state: Any, observation: Array) -> tuple[Array, Array]:
-        def one(trial: Array, hyper: Any, state: Any, observation: Array) -> tuple[Array, Array]:
+    def act(
+        seed: Array, step: Array, trial: Array, hyper: Any, state: Any, observation: Array, mask: Any
+    ) -> tuple[Array, Array]:
+        def one(trial: Array, hyper: Any, state: Any, observation: Array, mask: Any) -> tuple[Array, Array]:
             key = stepping_keys(seed, trial, step).actions
-            return stepped.choose(setup, stepped.context_at(step), hyper, state, observation.astype(np.float32), key)
+            seen = observation.astype(np.float32)
+            return stepped.choose(setup, stepped.context_at(step), hyper, state, seen, mask, key)
 
-        return jax.vmap(one)(trial, hyper, state, observation)
+        return jax.vmap(one)(trial, hyper, state, observation, mask)
 
     return jax.jit(act)
 
@@ -117,6 +120,7 @@ class _Group:
         self._length = np.zeros(len(lanes), np.int32)
         self._earned = np.zeros(len(lanes), np.float64)
         self._observation = np.zeros_like(self.board.observation[:, 0])
+        self._masked = experiment.setup.masked
 
     def _trial_and_environment(self, lane: int) -> tuple[int, int]:
         place, environment = divmod(lane, self._environments)
@@ -195,11 +199,16 @@ class _Group:
         by_trial = values.reshape(self.real, self._environments, *values.shape[1:])
         return np.concatenate([by_trial, np.repeat(by_trial[-1:], len(self._place) - self.real, axis=0)])
 
+    def _mask(self) -> Any:
+        """The legal actions [width, environment, action] where the environments are; () where none are told."""
+        board = self.board
+        return self._padded(board.legal(np.arange(len(board.time)), board.time)) if self._masked else ()
+
     def _step(self, step: int, active: HostArray) -> tuple[HostArray, HostArray]:
         board, seed, now = self.board, np.uint32(self._experiment.seed), np.int32(step)
-        seen = self._padded(self._observation)
+        seen, mask = self._padded(self._observation), self._mask()
         state = self.carried.learner
-        action, behaviour = on_host(self._act(seed, now, self._trial, self._hyper, state, seen))
+        action, behaviour = on_host(self._act(seed, now, self._trial, self._hyper, state, seen, mask))
         lanes = np.flatnonzero(np.repeat(active[self._place[: self.real]], self._environments))
         time = self._length[lanes]
         board.action[lanes, time] = action[: self.real].reshape(-1)[lanes]
@@ -220,6 +229,7 @@ class _Group:
             "truncated": self._padded(status == boards.TRUNCATED)[:, None],
             "valid": np.broadcast_to(active[self._place][:, None, None], (len(self._place), 1, self._environments)),
             "behaviour": behaviour[:, None],
+            "mask": np.stack([mask, self._mask()], axis=1) if self._masked else (),
         }
         batch = Batch(**steps)
         over = status != boards.RUNNING

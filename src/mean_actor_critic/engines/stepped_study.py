@@ -23,7 +23,7 @@ from mean_actor_critic.engines.stepped_hosted import HostedTrials, whole
 from mean_actor_critic.engines.updates import Carried
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
-from mean_actor_critic.errors import DamagedFileError
+from mean_actor_critic.errors import DamagedFileError, EnvironmentFault
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import Networks
 from mean_actor_critic.progress import Progress
@@ -79,6 +79,7 @@ class CompiledTrials:
         mesh = devices.mesh(count)
         self._sharding = NamedSharding(mesh, PartitionSpec(devices.AXIS))
         self._devices = count
+        self._name = environment.name
         limit = experiment.rules.max_episode_steps
         self._program = stepped.segment_program(experiment.setup, limit, environment.build, mesh)
         self._blocks = []
@@ -90,8 +91,13 @@ class CompiledTrials:
         self._step = int(np.max(carried.learner.update))
 
     def advance(self, steps: int, active: Array) -> stepped.Ended:
-        """See `Trials`."""
+        """See `Trials`.
+
+        Raises:
+            EnvironmentFault: a state has no legal action; its trial stands still before it.
+        """
         shape = (steps, self._experiment.trials, self._experiment.environments)
+        stuck: list[tuple[int, int]] = []  # a trial's place, and the step of an episode
         ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
         on_devices = functools.partial(jax.device_put, device=self._sharding)
         first, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (self._step, steps))
@@ -102,7 +108,14 @@ class CompiledTrials:
             self._blocks[number] = block._replace(carried=segment.carried)
             for all_, new in zip(ended, on_host(segment.ended), strict=True):
                 all_[:, block.place] = np.moveaxis(new, 0, 1)[:steps]
+            if self._experiment.setup.masked:
+                nowhere = on_host(segment.stuck)[:, :steps].max(axis=(1, 2))
+                stuck += [(block.place[lane], nowhere[lane]) for lane in np.flatnonzero(nowhere)]
         self._step += steps
+        if stuck:
+            place, step = min(stuck)
+            trial = int(self._experiment.trial_numbers()[place])
+            raise EnvironmentFault.no_legal_action(self._name, trial, "an episode in training", int(step))
         return ended
 
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
@@ -264,7 +277,7 @@ class SteppedStudy:
                 own = everyone._replace(actors=jax.tree.map(lambda x, some=some: x[some], actors))
                 returns = self._hosted_players(actors).returns(own._replace(trials=everyone.trials[some]), episodes)
             else:
-                returns = compiled_returns(experiment, self._environment.build, everyone, episodes)[:, some]
+                returns = compiled_returns(experiment, self._environment, everyone, episodes)[:, some]
             self.evaluations.record(some, int(number), returns)
         self.newly_evaluated = due.tolist()
 

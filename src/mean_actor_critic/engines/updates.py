@@ -31,10 +31,11 @@ def initial(setup: Any, shapes: Shapes, key: Array) -> Carried:
     memory = learner.memory(setup)
     if isinstance(memory, SequenceMemory):
         seen = jax.ShapeDtypeStruct((packing.packed_size(setup.parts),), setup.observation_dtype)
-        rows = sequences.empty(memory.capacity, memory.environments, seen, shapes.actions)
+        rows = sequences.empty(memory.capacity, memory.environments, seen, shapes.actions, setup.masked)
         return Carried(learner.init(setup, shapes, key), rows)
     capacity = memory.capacity if memory else 0
-    return Carried(learner.init(setup, shapes, key), ring.empty(capacity, shapes.observation[0]))
+    masked_actions = shapes.actions if setup.masked else None
+    return Carried(learner.init(setup, shapes, key), ring.empty(capacity, shapes.observation[0], masked_actions))
 
 
 def longest_of(batches: Batch) -> Int[Array, ""]:
@@ -56,7 +57,8 @@ def update(
     replay: Any = carried.replay
     sampled: Any = None
     if isinstance(memory, SequenceMemory):
-        replay = sequences.add(replay, *_row(setup, batch), active=batch.valid[0])
+        row, ended, beyond, mask_beyond = _row(setup, batch)
+        replay = sequences.add(replay, row, ended, beyond, batch.valid[0], mask_beyond)
         rows = sequences.sample(replay, key, memory.sampled, memory.length)
         sampled = rows._replace(observation=packing.unpacked(setup.parts, rows.observation))
     elif memory:
@@ -66,10 +68,10 @@ def update(
     return Carried(state, replay), metrics  # what its environments are at is the engine's
 
 
-def _row(setup: Any, batch: Batch) -> tuple[Rows, Array, Array]:
+def _row(setup: Any, batch: Batch) -> tuple[Rows, Array, Any, Any]:
     """The row that a step of all environments [1, environment] adds, where an episode ended, and what it ended with."""
     ended = (batch.terminated | batch.truncated)[0]
-    mask = () if isinstance(batch.mask, tuple) else batch.mask[0]
+    mask, mask_beyond = ((), ()) if isinstance(batch.mask, tuple) else batch.mask
     row = Rows(
         observation=packing.packed(setup.parts, batch.observation[0]),
         action=batch.action[0],
@@ -79,7 +81,7 @@ def _row(setup: Any, batch: Batch) -> tuple[Rows, Array, Array]:
         behaviour=batch.behaviour[0],
         mask=mask,
     )
-    return row, ended, packing.packed(setup.parts, batch.observation[1])
+    return row, ended, packing.packed(setup.parts, batch.observation[1]), mask_beyond
 
 
 def update_among(

@@ -6,7 +6,7 @@ import functools
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 
@@ -34,6 +34,11 @@ class EnvironmentSpec(NamedTuple):
     spaces: Spaces
     max_episode_steps: int  # agent steps
     build: Callable[..., Any]  # makes it: a functional environment for the compiled engine, else a gymnasium.Env
+
+    def by(self, rules: Rules) -> Self:
+        """The environment as it is played by some rules: whether what it tells of legal actions is heard."""
+        heard = self.spaces.masked and getattr(rules, "action_masks", False)
+        return self._replace(spaces=self.spaces._replace(masked=heard))
 
 
 COMPILED = {
@@ -196,11 +201,16 @@ def _functional(environment: Any, engine: str, kwargs: Mapping[str, Any], limit:
         raise InputError("env_kwargs", dict(kwargs), "nothing with an environment that is built already")
     if limit is None:
         raise InputError("max_episode_steps", None, "a whole number, for a functional environment")
-    spaces = check_spaces(name, environment.observation_space, environment.action_space)
+    masked = hasattr(environment, "action_mask")
+    spaces = check_spaces(name, environment.observation_space, environment.action_space, masked)
     if spaces.first_action != 0:
         raise InputError(
             "environment", name, f"a Discrete action space that starts at 0; this one's is {spaces.action}"
         )
+    if masked:
+        from mean_actor_critic.environments.compiled.shown import check_mask  # which imports JAX
+
+        check_mask(environment)
     return EnvironmentSpec(name, "compiled", spaces, limit, _Given(environment))
 
 
@@ -356,6 +366,8 @@ def environment_of(
         )
     if spec.name != name:
         raise InputError("environment", spec.name, f"the one that training began with, {name}")
+    if not spaces.masked:  # which was decided when training began
+        spec = spec._replace(spaces=spec.spaces._replace(masked=False))
     if json.dumps(spec.spaces.to_json()) != json.dumps(spaces.to_json()):  # as text: the order of a Dict matters
         raise InputError("environment", spec.name, f"one with the spaces that training began with: {spaces}")
     return spec

@@ -62,8 +62,8 @@ def _box(high: list[float], actions: int, low: list[float] | None = None) -> Cal
     return lambda: Spaces(Box(bottom, top, top.shape, np.float32), Discrete(actions))
 
 
-def _numbers(states: int, actions: int) -> Callable[..., Spaces]:
-    return lambda **_: Spaces(Discrete(states), Discrete(actions))
+def _numbers(states: int, actions: int, masked: bool = False) -> Callable[..., Spaces]:
+    return lambda **_: Spaces(Discrete(states), Discrete(actions), masked)
 
 
 def _lake(map_name: str = "4x4", **_: Any) -> Spaces:
@@ -100,8 +100,8 @@ PROGRAMS: dict[str, Program] = {
     "FrozenLake-v1": Program("frozen_lake:FrozenLake", 100, _lake, takes=_ON_ICE),
     "FrozenLake8x8-v1": Program("frozen_lake:FrozenLake", 200, _lake, {"map_name": "8x8"}, _ON_ICE),
     "MountainCar-v0": Program("mountain_car:MountainCar", 200, _box([0.6, 0.07], 3, low=[-1.2, -0.07])),
-    "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6)),
-    "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6)),
+    "Taxi-v3": Program("taxi:Taxi", 200, _numbers(500, 6, masked=True)),
+    "Taxi-v4": Program("taxi:Taxi", 200, _numbers(500, 6, masked=True)),
     **_game("Asterix", 4, 5),
     **_game("Breakout", 4, 3),
     **_game("Freeway", 7, 3, limit=2501),

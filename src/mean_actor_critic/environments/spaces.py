@@ -29,10 +29,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Spaces(NamedTuple):
-    """An environment's observation and action space."""
+    """An environment's observation and action space, and whether it tells which actions are legal."""
 
     observation: "gymnasium.Space[Any]"
     action: Any  # Discrete
+    masked: bool = False
 
     @property
     def observation_size(self) -> int:
@@ -61,7 +62,8 @@ class Spaces(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; `spaces_from_json` is the inverse, up to the bounds of Boxes."""
-        return {"observation": _to_json(self.observation), "action": _to_json(self.action)}
+        words = {"observation": _to_json(self.observation), "action": _to_json(self.action)}
+        return {**words, "masked": True} if self.masked else words
 
 
 def parts_of(space: Any) -> tuple[Part, ...]:
@@ -96,13 +98,12 @@ def form_of(space: Any) -> Numbers | Fields:
     return Numbers(shape, space.dtype.name)
 
 
-def fitted(experiment: Experiment, observation: Any) -> Experiment:
-    """The experiment for an environment with an observation space: networks follow what there is to see."""
-    setup: Any = experiment.setup
-    if not hasattr(setup, "parts"):
-        return experiment
-    network = setup.network and dataclasses.replace(setup.network, form=form_of(observation))
-    setup = dataclasses.replace(setup, parts=parts_of(observation), network=network)
+def fitted(experiment: Experiment, spaces: Spaces) -> Experiment:
+    """The experiment for an environment: networks follow what there is to see, and programs whether there are masks."""
+    setup: Any = dataclasses.replace(experiment.setup, masked=spaces.masked)
+    if hasattr(setup, "parts"):
+        network = setup.network and dataclasses.replace(setup.network, form=form_of(spaces.observation))
+        setup = dataclasses.replace(setup, parts=parts_of(spaces.observation), network=network)
     return dataclasses.replace(experiment, setup=setup)
 
 
@@ -134,7 +135,7 @@ def texts_in(space: Any, name: str = "") -> list[str]:
     return [name] if is_text(space) else []
 
 
-def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
+def check_spaces(name: str, observation: Any, action: Any, masked: bool = False) -> Spaces:
     """The spaces of environment `name`, if the algorithms can use them.
 
     Raises:
@@ -150,7 +151,7 @@ def check_spaces(name: str, observation: Any, action: Any) -> Spaces:
         )
     if not 1 <= size(observation) <= LARGEST_OBSERVATION:
         raise InputError("environment", name, f"observations of 1 to {LARGEST_OBSERVATION} numbers when flattened")
-    return Spaces(observation, action)
+    return Spaces(observation, action, masked)
 
 
 def _brief(space: Any) -> str:
@@ -280,8 +281,9 @@ def spaces_from_json(document: Any) -> Spaces:
         # before anything of that size is made
         if _described_size(document["observation"]) > LARGEST_OBSERVATION:
             raise ValueError("too large")
-        found = Spaces(_from_json(document["observation"]), _from_json(document["action"]))
-        if set(document) != {"observation", "action"}:
+        masked = document.get("masked", False)
+        found = Spaces(_from_json(document["observation"]), _from_json(document["action"]), masked)
+        if set(document) - {"masked"} != {"observation", "action"} or not isinstance(masked, bool):
             raise ValueError("other fields")
         return check_spaces("described", *found)
     except (KeyError, TypeError, ValueError, AssertionError, AttributeError, OverflowError, MemoryError):

@@ -53,6 +53,8 @@ def frozen_agents(player: Run | Agent, trial: int = 0) -> list[tuple[int, Agent]
     experiment, setup = player.experiment, player.experiment.setup
     if not isinstance(setup, EpisodicSetup):
         raise InputError("RUN|AGENT", experiment.environment, "one that learned by episodes, not on an Atari game")
+    if setup.masked:
+        raise InputError("RUN|AGENT", experiment.environment, "one without action masks: they are not measured")
     if not setup.has_critic:
         with_critic = ", ".join(name for name in paper.COMPARED if CRITIC in ALGORITHMS[name].parts)
         allowed = f"a run or agent of an algorithm with a critic: {with_critic}"

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.estimators import estimator_of, policy_loss
 from mean_actor_critic.learning.kernels import dense, log_softmax
-from mean_actor_critic.learning.networks import Layers, Networks, Scale, normalize, softmax, sum_over_actions
+from mean_actor_critic.learning.networks import Layers, Networks, Scale, legal, normalize, softmax, sum_over_actions
 from mean_actor_critic.learning.replay import Transitions
 from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import CRITIC_TARGETS, discounted_returns
@@ -112,9 +112,9 @@ def player(networks: Networks) -> Actor:
     return Actor(networks.policy, Normalizer(*scale) if scale else ())
 
 
-def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"]) -> Outputs:
+def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"], mask: Any = ()) -> Outputs:
     """The policy in some states."""
-    return Outputs(network_of(setup).outputs(actor.policy, _seen(actor.normalizer, observation)))
+    return Outputs(legal(network_of(setup).outputs(actor.policy, _seen(actor.normalizer, observation)), mask))
 
 
 def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
@@ -193,7 +193,7 @@ def _improve_critic(setup: Setup, hyper: Hyper, state: State, sampled: Transitio
         # policy and target network stand still meanwhile, so the targets of several minibatches are one computation
         def bootstrapped() -> Array:
             next_observation = _seen(state.normalizer, rows.next_observation)
-            next_policy = softmax(outputs(state.policy, next_observation))
+            next_policy = softmax(legal(outputs(state.policy, next_observation), rows.next_mask))
             next_q = outputs(state.critic, next_observation)
             return rows.reward + rows.bootstrap * sum_over_actions(next_policy * next_q)
 
@@ -214,6 +214,7 @@ class _States(NamedTuple):
     action: Int[Array, " time"]
     returns: Float[Array, " time"]
     weight: Float[Array, " time"]  # 1/T, and 0 after the end
+    mask: Any  # [time, action], where the environment tells
 
 
 def _improve_policy(setup: Setup, hyper: Hyper, state: State, batch: Batch, longest: Int[Array, ""]) -> State:
@@ -225,21 +226,23 @@ def _improve_policy(setup: Setup, hyper: Hyper, state: State, batch: Batch, long
         action=batch.action,
         returns=returns,
         weight=batch.valid / jnp.sum(batch.valid),
+        mask=() if isinstance(batch.mask, tuple) else batch.mask[:-1],
     )
 
     outputs, estimator = functools.partial(network_of(setup).outputs, dense=dense), estimator_of(setup)
 
     def gradient_over(some: _States) -> Layers:
         def loss(policy: Layers) -> Array:
-            log_policy = log_softmax(outputs(policy, some.observation))
+            log_policy = log_softmax(legal(outputs(policy, some.observation), some.mask))
             evidence = Evidence(
                 policy=jnp.exp(log_policy),
                 q=outputs(state.critic, some.observation) if setup.has_critic else jnp.zeros_like(log_policy),
                 returns=some.returns,
                 baseline=average.total / jnp.maximum(average.weight, 1e-6),
                 action=some.action,
+                mask=some.mask,
             )
-            return policy_loss(log_policy, estimator(evidence), some.weight)
+            return policy_loss(log_policy, estimator(evidence), some.weight, some.mask)
 
         return jax.grad(loss)(state.policy)
 

@@ -65,9 +65,14 @@ def estimator_of(setup: Any) -> Callable[[Evidence], Weights]:
 
 
 def policy_loss(
-    log_policy: Float[Array, "time action"], weights: Weights, state_weight: Float[Array, " time"]
+    log_policy: Float[Array, "time action"], weights: Weights, state_weight: Float[Array, " time"], mask: Any = ()
 ) -> Float[Array, ""]:
-    """The one loss. `state_weight` says how much each state counts: 1/T for the T states of an episode."""
+    """The one loss. `state_weight` says how much each state counts: 1/T for the T states of an episode.
+
+    What an estimator weighs an action with that a mask [time, action] forbids counts for nothing.
+    """
+    if not isinstance(mask, tuple):
+        weights = jnp.where(mask, weights, 0.0)
     return -jnp.sum(state_weight * sum_over_actions(jax.lax.stop_gradient(weights) * log_policy))
 
 

@@ -35,6 +35,7 @@ class Network(NamedTuple):
             observations [n, …], operations) -> its outputs.
         shared: whether one network has heads for policy and critic and sees observations as they are. Else each of the
             two has its own, with the logits or values as outputs, and sees them flattened.
+        greedy: whether what plays are values, and all weight is on the action of the highest.
     """
 
     shapes: Callable[..., Any]
@@ -42,6 +43,7 @@ class Network(NamedTuple):
     outputs: Callable[..., Any]
     each: Callable[..., Any] | None = None
     shared: bool = False
+    greedy: bool = False
 
 
 class Networks(NamedTuple):
@@ -131,24 +133,54 @@ def normalize(observation: Any, mean: Any, variance: Any) -> Any:
     return xp.clip(deviations, -LARGEST_NORMALIZED, LARGEST_NORMALIZED)
 
 
-def inverse_cdf(policy: Any, uniform: Any) -> Any:
+def legal(logits: Any, mask: Any) -> Any:
+    """Logits [..., actions] by which only the actions of a mask are taken; () stands for a mask of all.
+
+    The probability of any other action is exactly 0, and so is the gradient of its logit. Not minus infinity, of which
+    a product with that 0 would not be a number.
+    """
+    if isinstance(mask, tuple):
+        return logits
+    return logits.__array_namespace__().where(mask, logits, ILLEGAL)
+
+
+def highest(values: Any) -> Any:
+    """Logits by which the action of the highest value is taken, of values [..., actions]."""
+    xp = values.__array_namespace__()
+    return xp.where(values >= xp.max(values, axis=-1, keepdims=True), 0.0, ILLEGAL)
+
+
+def inverse_cdf(policy: Any, uniform: Any, masked: bool = False) -> Any:
     """The action [...] that a uniform draw [...] in [0, 1) selects from probabilities [..., actions].
 
     Both engines and saved agents sample this way, so that equal draws mean equal actions.
+
+    Args:
+        policy: the probabilities.
+        uniform: the draw.
+        masked: whether actions of probability 0 must not be taken.
     """
     xp = policy.__array_namespace__()
     # the last action takes what rounding leaves: its boundary is never compared
     boundaries = xp.cumulative_sum(policy, axis=-1)[..., :-1]
-    return xp.sum(uniform[..., None] >= boundaries, axis=-1)
+    action = xp.sum(uniform[..., None] >= boundaries, axis=-1)
+    if not masked:
+        return action
+    # rounding may leave something to any action, once in ten million draws
+    probability = xp.take_along_axis(policy, action[..., None], axis=-1)[..., 0]
+    return xp.where(probability > 0, action, xp.argmax(policy, axis=-1))
 
 
 MOST_PROBABLE = -1.0  # in the place of a draw
 
 
-def chosen_action(policy: Any, draw: Any) -> Any:
-    """The action [...] that a draw [...] selects from probabilities [..., actions], or MOST_PROBABLE in its place."""
+def chosen_action(policy: Any, draw: Any, masked: bool = False) -> Any:
+    """The action [...] that a draw [...] selects from probabilities [..., actions], or MOST_PROBABLE in its place.
+
+    `masked` is that of `inverse_cdf`.
+    """
     xp = policy.__array_namespace__()
-    return xp.where(draw < 0, xp.argmax(policy, axis=-1), inverse_cdf(policy, draw))
+    return xp.where(draw < 0, xp.argmax(policy, axis=-1), inverse_cdf(policy, draw, masked))
 
 
 def mlp_shapes(hidden: Sequence[int], observation: Sequence[int], outputs: int) -> Layers:

@@ -1,6 +1,6 @@
 """A ring of transitions: of one trial (`add`, `sample`), or some of many rings in one array (`…_among`)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ class Transitions(NamedTuple):
     reward: Float[Array, " row"]
     next_observation: Float[Array, "row observation"]
     bootstrap: Float[Array, " row"]
+    next_mask: Any = ()  # [row, action] which actions are legal in the next state, where the environment tells
 
 
 class Cursor(NamedTuple):
@@ -31,8 +32,8 @@ class Replay(NamedTuple):
     cursor: Cursor
 
 
-def empty(capacity: int, observation_size: int) -> Replay:
-    """A ring for `capacity` transitions."""
+def empty(capacity: int, observation_size: int, masked_actions: int | None = None) -> Replay:
+    """A ring for `capacity` transitions, with legal actions where there are masks of so many."""
     return Replay(
         Transitions(
             observation=jnp.zeros((capacity, observation_size)),
@@ -40,6 +41,7 @@ def empty(capacity: int, observation_size: int) -> Replay:
             reward=jnp.zeros(capacity),
             next_observation=jnp.zeros((capacity, observation_size)),
             bootstrap=jnp.zeros(capacity),
+            next_mask=() if masked_actions is None else jnp.ones((capacity, masked_actions), bool),
         ),
         Cursor(next_slot=jnp.int32(0), filled=jnp.int32(0)),
     )

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 from mean_actor_critic.learning import novelty, scales
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.kernels import OPERATIONS, log_softmax
-from mean_actor_critic.learning.networks import ILLEGAL, Networks, Scale, normalize, softmax, sum_over_actions
+from mean_actor_critic.learning.networks import Networks, Scale, highest, legal, normalize, softmax, sum_over_actions
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import traced
@@ -171,18 +171,16 @@ def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"],
     """The policy in some states; without one, all weight is on the action of the highest value."""
     seen = _seen(actor.scale, observation)
     logits = jnp.mean(_outputs(setup, actor.networks, seen.reshape(-1, seen.shape[-1])), axis=0)
-    logits = _legal(logits.reshape(*seen.shape[:-1], logits.shape[-1]), mask)
-    if not _has_policy(setup):
-        logits = jnp.where(logits >= jnp.max(logits, axis=-1, keepdims=True), 0.0, ILLEGAL)
-    return Outputs(logits)
+    logits = legal(logits.reshape(*seen.shape[:-1], logits.shape[-1]), mask)
+    return Outputs(logits if _has_policy(setup) else highest(logits))
 
 
 def behaviour(
     setup: Setup, context: Context, hyper: Hyper, logits: Float[Array, "n action"], mask: Any = ()
 ) -> Float[Array, "n action"]:
     """The probabilities with which actions are taken in training: uniform at first, then mostly the policy's."""
-    legal = jnp.ones_like(logits) if isinstance(mask, tuple) else mask.astype(jnp.float32)
-    uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
+    allowed = jnp.ones_like(logits) if isinstance(mask, tuple) else mask.astype(jnp.float32)
+    uniform = allowed / jnp.sum(allowed, axis=-1, keepdims=True)
     share = jnp.where(context.step * setup.environments < setup.warm_up, 1.0, hyper.exploration)
     return (1 - share) * softmax(logits) + share * uniform
 
@@ -307,7 +305,7 @@ def _update(setup: Setup, hyper: Hyper, state: State, lesson: Lesson) -> State:
     outputs = _outputs(setup, state.targets, seen)
     shape = (*rows.action.shape, outputs.shape[-1])
     outputs = outputs.reshape(-1, *shape)
-    lagging = _Lagging(jnp.min(outputs[:-1], axis=0), log_softmax(_legal(outputs[-1], rows.mask)))
+    lagging = _Lagging(jnp.min(outputs[:-1], axis=0), log_softmax(legal(outputs[-1], rows.mask)))
 
     def loss(networks: Stack) -> tuple[Array, _Notes]:
         online = _outputs(setup, networks, seen).reshape(-1, *shape)
@@ -321,11 +319,6 @@ def _update(setup: Setup, hyper: Hyper, state: State, lesson: Lesson) -> State:
     return state._replace(**learned, spread=notes.spread, health=health)
 
 
-def _legal(logits: Float[Array, "*n action"], mask: Any) -> Float[Array, "*n action"]:
-    """Logits by which only legal actions are taken."""
-    return logits if isinstance(mask, tuple) else jnp.where(mask, logits, ILLEGAL)
-
-
 def _loss(
     setup: Setup,
     hyper: Hyper,
@@ -336,13 +329,13 @@ def _loss(
     outputs: Float[Array, "network sequence row action"],
 ) -> tuple[Float[Array, ""], _Notes]:
     """The sum of the critics' losses and the policy's, and what to note."""
-    q, logits = outputs[:-1], _legal(outputs[-1], rows.mask)
+    q, logits = outputs[:-1], legal(outputs[-1], rows.mask)
     mean_q = jax.lax.stop_gradient(jnp.mean(q, axis=0))
     log_policy = log_softmax(logits)
     if _has_policy(setup):
         policy = jax.lax.stop_gradient(jnp.exp(log_policy))
     else:
-        policy = jax.nn.one_hot(jnp.argmax(_legal(mean_q, rows.mask), axis=-1), q.shape[-1])
+        policy = jax.nn.one_hot(jnp.argmax(legal(mean_q, rows.mask), axis=-1), q.shape[-1])
     # the last row of a run is only looked at from the one before, and an episode's last has no action
     valid = (~rows.last).at[:, -1].set(False)
     weight = valid / jnp.maximum(jnp.sum(valid), 1)
@@ -355,18 +348,30 @@ def _loss(
         return total, _Notes(spread, jnp.float32(0), mean_error)
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), Judged(policy, mean_q, rows.action, rows.behaviour))
     advantage = ADVANTAGES[setup.algorithm](flat).reshape(policy.shape)
-    if not isinstance(rows.mask, tuple):
-        advantage = jnp.where(rows.mask, advantage, 0.0)
-    spread = scales.averaged(spread, jnp.sum(weight * jnp.mean(advantage**2, axis=-1)))
+    spread = scales.averaged(spread, jnp.sum(weight * _mean_over_actions(advantage**2, rows.mask)))
     relative = advantage / jnp.maximum(jnp.sqrt(spread.mean), SMALLEST_SPREAD)
     entropy = -sum_over_actions(jnp.exp(log_policy) * log_policy)
     if setup.policy_step == "mirror_descent":
-        aim = softmax(_legal(improved(hyper, lagging.log_policy, relative), rows.mask))
+        aim = softmax(legal(improved(hyper, lagging.log_policy, relative), rows.mask))
         of_policy = -sum_over_actions(jax.lax.stop_gradient(aim) * log_policy)
     else:
         of_policy = -sum_over_actions(policy * relative * log_policy) - hyper.entropy_weight * entropy
-    share = jnp.sum(weight * entropy) / math.log(max(2, q.shape[-1]))
+    share = jnp.sum(weight * entropy) / _most_entropy(weight, q.shape[-1], rows.mask)
     return total + jnp.sum(weight * of_policy), _Notes(spread, share, mean_error)
+
+
+def _mean_over_actions(x: Float[Array, "*n action"], mask: Any) -> Float[Array, "*n"]:
+    """The mean over all actions, or over the legal ones."""
+    if isinstance(mask, tuple):
+        return jnp.mean(x, axis=-1)
+    return jnp.sum(x, axis=-1, where=mask) / jnp.maximum(jnp.sum(mask, axis=-1), 1)
+
+
+def _most_entropy(weight: Float[Array, "*n"], actions: int, mask: Any) -> Any:
+    """The entropy of the uniform policy in states of so much weight; above 0, also where there is no choice."""
+    if isinstance(mask, tuple):
+        return math.log(max(2, actions))
+    return jnp.maximum(jnp.sum(weight * jnp.log(jnp.maximum(jnp.sum(mask, axis=-1), 1))), 1e-6)
 
 
 def improved(

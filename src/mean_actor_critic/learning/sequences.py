@@ -53,16 +53,26 @@ def empty(capacity: int, environments: int, observation: Any, actions: int, mask
     return Ring(rows, jnp.zeros(environments, jnp.int32))
 
 
-def add(ring: Ring, step: Rows, ended: Bool[Array, " environment"], beyond: Any, active: Any = True) -> Ring:
+def add(
+    ring: Ring,
+    step: Rows,
+    ended: Bool[Array, " environment"],
+    beyond: Any,
+    active: Any = True,
+    mask_beyond: Any = (),
+) -> Ring:
     """Write a step of every environment, and what was seen `beyond` it where an episode ended; if it is `active`."""
     capacity, environments = ring.rows.action.shape
     column = jnp.arange(environments)
     slot = jnp.where(active, ring.written % capacity, capacity)  # past the end: dropped
     last_slot = jnp.where(active & ended, (ring.written + 1) % capacity, capacity)
     blank = jax.tree.map(jnp.zeros_like, step)
-    final = blank._replace(observation=beyond, last=jnp.ones(environments, bool), behaviour=jnp.ones(environments))
-    if not isinstance(step.mask, tuple):
-        final = final._replace(mask=jnp.ones_like(step.mask))
+    final = blank._replace(
+        observation=beyond,
+        last=jnp.ones(environments, bool),
+        behaviour=jnp.ones(environments),
+        mask=mask_beyond,
+    )
 
     def write(rows: Array, now: Array, after: Array) -> Array:
         rows = rows.at[slot, column].set(now.astype(rows.dtype), mode="drop")

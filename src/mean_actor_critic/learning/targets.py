@@ -98,6 +98,7 @@ def expected_sarsa(batch: Batch, hyper: Hyper, time_limit: str) -> Transitions:
         reward=batch.reward,
         next_observation=batch.observation[1:],
         bootstrap=jnp.where(cut_bootstrap(batch, time_limit), 0.0, hyper.discount),
+        next_mask=() if isinstance(batch.mask, tuple) else batch.mask[1:],
     )
 
 
@@ -113,6 +114,7 @@ def monte_carlo(batch: Batch, hyper: Hyper, time_limit: str) -> Transitions:
         reward=discounted_returns(batch.reward, hyper.discount),
         next_observation=jnp.broadcast_to(batch.observation[length], batch.observation[:-1].shape),
         bootstrap=jnp.where(cut, 0.0, hyper.discount**remaining),
+        next_mask=() if isinstance(batch.mask, tuple) else jnp.broadcast_to(batch.mask[length], batch.mask[:-1].shape),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mean_actor_critic.learning.given import given_outputs, given_shapes, initial_given
-from mean_actor_critic.learning.networks import ILLEGAL, Layer, Network, convolve
+from mean_actor_critic.learning.networks import Layer, Network, convolve
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.learners import CHOICE, IMAGE, Part
 
@@ -134,11 +134,8 @@ def initial_torso(key: "jax.Array", shapes: Torso) -> Torso:
 
 
 def stacked_network(setup: Any) -> Network:
-    """The network for agents: of a stack of networks, the mean of their outputs as logits.
-
-    Where there is no policy, the outputs are values, and all weight is on the action of the highest.
-    """
-    has_policy = POLICY in algorithm_of(setup.algorithm).parts
+    """The network for agents: of a stack of networks, the mean of their outputs; as values where there is no policy."""
+    greedy = POLICY not in algorithm_of(setup.algorithm).parts
 
     one = _one_network(setup)
 
@@ -148,12 +145,9 @@ def stacked_network(setup: Any) -> Network:
         count = stack.head.bias.shape[0]
         each = [one.outputs(_taken(stack, place), flat) for place in range(count)]
         mean = sum(each[1:], each[0]) / count
-        if not has_policy:
-            xp = mean.__array_namespace__()
-            mean = xp.where(mean >= xp.max(mean, axis=-1, keepdims=True), 0.0, ILLEGAL)
         return mean.reshape(*leading, mean.shape[-1])
 
-    return Network(one.shapes, one.init, outputs, each=one.outputs)
+    return Network(one.shapes, one.init, outputs, each=one.outputs, greedy=greedy)
 
 
 def _one_network(setup: Any) -> Network:

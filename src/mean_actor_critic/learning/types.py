@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     value_beyond: Any = ()  # [time, *environment] of the state that an episode was cut off in, where that counts
     acted: Any = ()  # the acting pass of each step, where it was kept, and what it leads to
     behaviour: Any = ()  # [time, *environment] probability with which the action was chosen
-    mask: Any = ()  # [time, *environment, action] which actions were legal, where the environment tells
+    mask: Any = ()  # [time + 1, *environment, action] which actions are legal, where the environment tells
 
 
 class Acted(NamedTuple):
@@ -44,6 +44,7 @@ class Evidence(NamedTuple):
     returns: Float[Array, " time"]
     baseline: Float[Array, "*time"]  # one for all states, or one for each
     action: Int[Array, " time"]
+    mask: Any = ()  # [time, action] the legal actions, where not all are; the policy of the others is 0
 
 
 class Metrics(NamedTuple):
@@ -95,7 +96,7 @@ class Learner(NamedTuple):
 
     init: Callable[..., Any]  # (setup, shapes, key) -> state
     actor: Callable[..., Any]  # (setup, state) -> actor
-    act: Callable[..., Any]  # (setup, actor, observation [*n, …]) -> outputs with `logits` [*n, action]
+    act: Callable[..., Any]  # (setup, actor, observation [*n, …], mask) -> outputs with `logits` [*n, action]
     learn: Callable[..., Any]  # (setup, context, hyper, state, batch, sampled transitions or None) -> (state, metrics)
     keep: Callable[[Any, Any], Networks]  # (setup, state) -> what an agent keeps of it
     player: Callable[[Networks], Any]  # (what an agent keeps) -> actor

@@ -9,7 +9,17 @@ import numpy as np
 from mean_actor_critic.environments.spaces import FormError, Spaces, fitted, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.learning.architectures import network_of
-from mean_actor_critic.learning.networks import Layer, Layers, Networks, Scale, inverse_cdf, normalize, softmax
+from mean_actor_critic.learning.networks import (
+    Layer,
+    Layers,
+    Networks,
+    Scale,
+    highest,
+    inverse_cdf,
+    legal,
+    normalize,
+    softmax,
+)
 from mean_actor_critic.learning.torsos import Normed
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.facts import as_html, as_text
@@ -61,18 +71,53 @@ class Agent:
         """Start the draws of sampled actions anew."""
         self._random = np.random.default_rng(require_whole("seed", seed, *SEEDS))
 
-    def action_probabilities(self, observation: Any) -> Array:
-        """Probabilities [..., actions] for one observation of the environment, or a batch of them [...]."""
+    def action_probabilities(self, observation: Any, action_masks: Any = None) -> Array:
+        """Probabilities [..., actions] for one observation of the environment, or a batch of them [...].
+
+        Where `action_masks` [..., actions], or one for all, are given, those of actions that are not legal are 0.
+        """
+        return self._policy(observation, self._masks(action_masks))
+
+    def _policy(self, observation: Any, mask: Any) -> Array:
         try:
-            if self._network.shared:
-                return self._of_whole(np.asarray(observation))
-            seen = flatten(self.spaces.observation, observation)
+            outputs = self._outputs(observation)
         except FormError as fault:
             allowed = f"one of {self.spaces.observation}; it {fault}"
             raise InputError("observation", _brief(observation), allowed) from None
+        if not isinstance(mask, tuple) and mask.shape not in (outputs.shape, outputs.shape[-1:]):
+            raise InputError("action_masks", _brief(mask), f"one for all, or of shape {outputs.shape}")
+        logits = legal(outputs, mask)
+        policy: Array = softmax(highest(logits) if self._network.greedy else logits)
+        return policy
+
+    def _masks(self, given: Any) -> Any:
+        """Masks as booleans [..., actions]; () for none.
+
+        Raises:
+            InputError: they do not say of each action whether it is legal, or say of all that they are not.
+        """
+        if given is None:
+            return ()
+        try:
+            mask = np.asarray(given)
+        except ValueError:  # of rows that differ in length
+            mask = np.asarray(None)
+        fits = mask.ndim > 0 and mask.shape[-1] == self.spaces.actions and mask.dtype.kind in "biuf"
+        if not fits or not ((mask == 0) | (mask == 1)).all():
+            allowed = f"0 or 1 for each of {self.spaces.actions} actions, for one observation or a batch"
+            raise InputError("action_masks", _brief(given), allowed)
+        if not mask.any(axis=-1).all():
+            raise InputError("action_masks", _brief(given), "those with a legal action in every row")
+        return mask.astype(bool)
+
+    def _outputs(self, observation: Any) -> Array:
+        """What the network makes of observations: logits, or values where there is no policy."""
+        if self._network.shared:
+            return self._of_whole(np.asarray(observation))
+        seen = flatten(self.spaces.observation, observation)
         if self.networks.normalizer:
             seen = normalize(seen, *self.networks.normalizer)
-        return np.asarray(softmax(self._network.outputs(self.policy, seen)))
+        return np.asarray(self._network.outputs(self.policy, seen))
 
     def _of_whole(self, observation: Array) -> Array:
         """The same for a network that sees observations as they are."""
@@ -82,8 +127,8 @@ class Agent:
             raise FormError(f"has shape {observation.shape}, not {shape}")
         leading = observation.shape[: observation.ndim - len(shape)]
         screens = observation.astype(space.dtype, copy=False).reshape(-1, *shape)
-        policy = softmax(self._network.outputs(self.networks.network, screens).logits)
-        return np.asarray(policy.reshape(*leading, -1))
+        logits = self._network.outputs(self.networks.network, screens).logits
+        return np.asarray(logits.reshape(*leading, -1))
 
     def predict(
         self,
@@ -91,24 +136,28 @@ class Agent:
         state: Any = None,
         episode_start: Any = None,  # noqa: ARG002
         deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[Array, None]:
-        """Actions for one observation or a batch of n, in the form of Stable-Baselines3.
+        """Actions for one observation or a batch of n, in the form of Stable-Baselines3 and its sb3-contrib.
 
         Args:
             observation: what the environment, or a vector of them, returned.
             state: for compatibility; the policies here have no memory.
             episode_start: for compatibility.
             deterministic: take the most probable action instead of sampling.
+            action_masks: the legal actions [actions] or [n, actions], first action first; without, all are.
 
         Returns:
             The action as the environment takes it, a 0-d integer array or [n], and None.
         """
         del state
-        policy = self.action_probabilities(observation)
+        mask = self._masks(action_masks)
+        policy = self._policy(observation, mask)
         if deterministic:
             choice = np.argmax(policy, axis=-1)
         else:
-            choice = inverse_cdf(policy, self._random.random(policy.shape[:-1], np.float32))
+            draw = self._random.random(policy.shape[:-1], np.float32)
+            choice = inverse_cdf(policy, draw, masked=action_masks is not None)
         return np.asarray(self.spaces.first_action + choice), None
 
     def save(self, path: str | Path) -> None:
@@ -146,7 +195,7 @@ class Agent:
             if not 0 <= trial < experiment.trials:
                 raise ValueError(f"there is no trial {trial}")
             spaces = spaces_from_json(json.loads(words["spaces"]))
-            experiment = fitted(experiment, spaces.observation)
+            experiment = fitted(experiment, spaces)
         except (KeyError, ValueError, RecursionError, InputError) as fault:
             raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
         experiment = experiment.with_network(network)

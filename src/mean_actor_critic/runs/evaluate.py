@@ -103,7 +103,7 @@ def _play_compiled(wanted: _Performance, limits: WorkerLimits) -> Array:
     del limits  # of processes, of which there are none
     return compiled_returns(
         wanted.experiment,
-        wanted.spec.build,
+        wanted.spec,
         Playing(stacked(wanted.agents), wanted.trials, (wanted.greedy,)),
         range(wanted.episodes),
         seed=wanted.seed,

@@ -273,7 +273,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         experiment = experiment_from_json(document["experiment"])
         spaces = spaces_from_json(document["spaces"])
-        experiment = fitted(experiment, spaces.observation)
+        experiment = fitted(experiment, spaces)
         snapshots = checked_moments(document.get("snapshots", []), experiment.episodes)
     except InputError as fault:
         raise DamagedFileError(f"{file}: {fault}") from None

@@ -243,7 +243,8 @@ def plan(
     if spec is None:
         spec = find_game(environment_name, experiment.rules)
     remember(spec, environment)
-    experiment = fitted(experiment, spec.spaces.observation)
+    spec = spec.by(experiment.rules)
+    experiment = fitted(experiment, spec.spaces)
     return Plan(spec, experiment, _origin(start, experiment))
 
 

@@ -92,5 +92,6 @@ def watch(
     return Video(file, answer["returns"], answer["frames"], answer["fps"])
 
 
-def _action(agent: Agent, deterministic: bool, observation: Any) -> int:
-    return int(agent.predict(observation, deterministic=deterministic)[0])
+def _action(agent: Agent, deterministic: bool, observation: Any, mask: Any) -> int:
+    own = mask if agent.spaces.masked else None  # as it was trained
+    return int(agent.predict(observation, deterministic=deterministic, action_masks=own)[0])

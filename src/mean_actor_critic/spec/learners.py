@@ -44,6 +44,7 @@ class EpisodicSetup:
 
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
+    masked: bool = False  # only legal actions are taken: the environment tells which
     hidden: tuple[int, ...] = setting((64,), _WIDTHS)
     activation: str = choice("relu", ACTIVATIONS, "of the hidden layers; the leak is 0.3")
     optimizer: str = choice("adam", OPTIMIZERS, "of both networks")
@@ -89,6 +90,7 @@ class RolloutSetup:
 
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
+    masked: bool = False  # only legal actions are taken: the environment tells which
     rollout_steps: int = whole(1, "steps of each environment between updates: the n of n-step returns", high=1000)
     clip_rewards: bool = switch(True, "learn from the signs of rewards; scores are never clipped")
     time_limit: str = choice(
@@ -152,6 +154,7 @@ class ReplayedSetup:
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # no function can be given in the place of a known algorithm's
     parts: tuple[Part, ...] = ()  # of observations, in their order when flattened
+    masked: bool = False  # only legal actions are taken: the environment tells which
     network: GivenNetwork | None = None  # a user's own, which sees observations as they are
     environments: int = whole(4, "environments of a trial, stepped together", high=1024)
     hidden: tuple[int, ...] = setting((64, 64), _WIDTHS)

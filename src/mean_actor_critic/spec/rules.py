@@ -19,6 +19,7 @@ class EpisodeRules:
     max_episode_steps: int = whole(
         200, "agent steps after which an episode is cut off", "environment", high=MAX_EPISODE_STEPS[1]
     )
+    action_masks: bool = switch(True, "take legal actions only, where the environment tells which", "environment")
 
 
 @dataclasses.dataclass(frozen=True)

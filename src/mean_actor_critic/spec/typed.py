@@ -66,3 +66,4 @@ class Settings(TypedDict, total=False):
     evaluation_environments: int
     evaluation_interval: int
     evaluation_episodes: int
+    action_masks: bool

@@ -20,6 +20,7 @@ from mean_actor_critic.engines.memory import memory_faults, need, require_memory
 from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_environment
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
+from mean_actor_critic.environments.spaces import fitted
 from mean_actor_critic.errors import InputError, Interrupted
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import Progress, Show, progress_display
@@ -196,7 +197,9 @@ def _experiment(
     numbers: dict[str, Any],
 ) -> Experiment:
     every = {"max_episode_steps": environment.max_episode_steps, **settings, **numbers}
-    return make_experiment(environment.name, algorithm, trials, episodes, plan.seed, every, engine=environment.engine)
+    engine = environment.engine
+    experiment = make_experiment(environment.name, algorithm, trials, episodes, plan.seed, every, engine=engine)
+    return fitted(experiment, environment.by(experiment.rules).spaces)
 
 
 class _Worker:
@@ -257,9 +260,10 @@ class _Worker:
         experiment = CellExperiment(**{**fields, "first_trial": cell.first_trial}, trials_of_point=cell.trials)
         width = self._width(experiment, cell)
         require_memory(need(experiment, self._environment.spaces, writes=False), "search")
-        if self._environment.engine == "hosted":
-            return HostedStudy(experiment, self._environment, width, None, WorkerLimits())
-        return CompiledStudy(experiment, self._environment, width, None, shared_program=True)
+        environment = self._environment.by(experiment.rules)
+        if environment.engine == "hosted":
+            return HostedStudy(experiment, environment, width, None, WorkerLimits())
+        return CompiledStudy(experiment, environment, width, None, shared_program=True)
 
     def _width(self, experiment: Experiment, cell: Cell) -> int:
         """That of the first rung, halved while a later and narrower one leaves half of it empty.

@@ -1,11 +1,13 @@
-"""What an agent is shown of a JAX program's observation: the numbers that hosted environments' are flattened to."""
+"""What an agent is shown of a JAX program: observations, flattened as hosted environments' are, and legal actions."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from gymnasium import spaces
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+
+from mean_actor_critic.errors import InputError
 
 
 def shown(space: Any, value: Any) -> Float[Array, " observation"]:
@@ -21,3 +23,22 @@ def shown(space: Any, value: Any) -> Float[Array, " observation"]:
         return jnp.concatenate([jax.nn.one_hot(choices[i], n, dtype=jnp.float32) for i, n in enumerate(sizes)])
     numbers = jnp.asarray(value, jnp.float32)
     return numbers if numbers.ndim == 1 else numbers.reshape(-1)
+
+
+def check_mask(world: Any) -> None:
+    """Raise an InputError if a JAX program's `action_mask` cannot be used; nothing is computed for that."""
+    key = jax.eval_shape(jax.random.key, 0)
+    jax.eval_shape(lambda key: legal_actions(world, world.initial(key)), key)
+
+
+def legal_actions(world: Any, state: Any) -> Bool[Array, " action"]:
+    """Which actions a JAX program's `action_mask` says are legal in a state.
+
+    Raises:
+        InputError: it does not say that of each action.
+    """
+    mask, actions = jnp.asarray(world.action_mask(state)), int(world.action_space.n)
+    if mask.shape != (actions,) or not jnp.issubdtype(mask.dtype, jnp.bool_):
+        found = f"{mask.dtype} of shape {mask.shape}"
+        raise InputError("action_mask", found, f"{actions} booleans, for {type(world).__name__}")
+    return mask

@@ -24,12 +24,14 @@ class Size(NamedTuple):
     workers: int
     whole: bool = True  # whether all observations of an episode are kept, not only the last
     in_bytes: bool = False  # whether observations are whole numbers from 0 to 255
+    mask: int = 0  # actions, where it is told which are legal
 
 
 class Board(NamedTuple):
     """Arrays over one piece of memory. Main writes commands, actions and seeds; workers write the rest."""
 
     observation: Array  # [lane, time + 1, observation], or [lane, 1, observation] of the last
+    mask: Array  # [lane, time + 1, action] the legal actions where they are told, or [lane, 1, action] of the last
     reward: Array  # [lane, time]
     action: Array  # [lane, time], from 0
     seed: Array  # [lane] of the next reset
@@ -43,11 +45,17 @@ class Board(NamedTuple):
         """What lanes showed at times of their episodes [n, observation]; these are the last if no others are kept."""
         return np.asarray(self.observation[lanes, times % self.observation.shape[1]])
 
+    def legal(self, lanes: Any, times: Any) -> Array:
+        """The legal actions [n, action] there."""
+        return np.asarray(self.mask[lanes, times % self.mask.shape[1]])
+
 
 def _fields(size: Size) -> dict[str, tuple[tuple[int, ...], type]]:
-    lanes, time, observation, workers, whole, in_bytes = size
+    lanes, time, observation, workers, whole, in_bytes, mask = size
+    shown = time + 1 if whole else 1
     return {
-        "observation": ((lanes, time + 1 if whole else 1, observation), np.uint8 if in_bytes else np.float32),
+        "observation": ((lanes, shown, observation), np.uint8 if in_bytes else np.float32),
+        "mask": ((lanes, shown, mask), np.bool_),
         "reward": ((lanes, time), np.float32),
         "action": ((lanes, time), np.int32),
         "seed": ((lanes,), np.int64),

@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
+from mean_actor_critic.environments.hosted import masks
 from mean_actor_critic.environments.hosted.factory import FactoryError
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten, texts_in
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import NO_LEGAL_ACTION, InputError
 
 EPISODES = 5
 LONGEST = 2000  # steps of a checked episode
@@ -36,6 +37,7 @@ class Episode(NamedTuple):
     rewards: list[float]
     terminated: bool
     truncated: bool
+    masks: list[Any]  # of each state in which an action was chosen: which were legal, or None where nobody told
 
 
 class Broken(Exception):  # noqa: N818
@@ -97,6 +99,7 @@ def _ours(channel: Any, environment: "gymnasium.Env[Any, Any]", spaces: Spaces) 
     steps = sum(len(episode.rewards) for episode in episodes)
     speed = steps / (time.perf_counter() - started)
     yield from _form(environment, episodes)
+    yield from _masks(environment, [mask for episode in episodes for mask in episode.masks])
     if speed < SLOW_STEPS_PER_SECOND:
         yield Finding("note", f"{speed:.0f} steps a second in one process: training will take its time")
     else:
@@ -116,13 +119,16 @@ def _ours(channel: Any, environment: "gymnasium.Env[Any, Any]", spaces: Spaces) 
 
 def _play(environment: "gymnasium.Env[Any, Any]", spaces: Spaces, seed: int) -> Episode:
     """An episode of random actions, the same for the same seed."""
-    actions = np.random.default_rng(seed)
+    actions, mask_method = np.random.default_rng(seed), masks.method_of(environment)
     try:
-        observation, _ = environment.reset(seed=seed)
-        episode = Episode([_flat(spaces, observation, "reset()")], [], False, False)
+        observation, info = environment.reset(seed=seed)
+        episode = Episode([_flat(spaces, observation, "reset()")], [], False, False, [])
         while not (episode.terminated or episode.truncated) and len(episode.rewards) < LONGEST:
-            action = spaces.first_action + int(actions.integers(spaces.actions))
-            observation, reward, terminated, truncated, _ = environment.step(action)
+            where = f"step {len(episode.rewards)}" if episode.rewards else "reset()"
+            episode.masks.append(_mask(spaces, masks.told(info, mask_method), where))
+            legal = np.arange(spaces.actions) if episode.masks[-1] is None else np.flatnonzero(episode.masks[-1])
+            action = spaces.first_action + int(legal[actions.integers(len(legal))])
+            observation, reward, terminated, truncated, info = environment.step(action)
             episode.observations.append(_flat(spaces, observation, f"step {len(episode.rewards) + 1}"))
             episode.rewards.append(float(reward))
             episode = episode._replace(terminated=bool(terminated), truncated=bool(truncated))
@@ -138,6 +144,39 @@ def _flat(spaces: Spaces, observation: Any, where: str) -> Any:
         return flatten(spaces.observation, observation).copy()
     except FormError as fault:
         raise Broken(f"the observation of {where} {fault}") from None
+
+
+def _mask(spaces: Spaces, mask: Any, where: str) -> Any:
+    """A mask as booleans [action]; None where there is none."""
+    if mask is None:
+        return None
+    try:
+        legal = masks.checked(mask, spaces.actions)
+    except FormError as fault:
+        raise Broken(f"the {masks.KEY} of {where} {fault}") from None
+    if not legal.any():
+        raise Broken(f"the {masks.KEY} of {where} {NO_LEGAL_ACTION}")
+    return legal
+
+
+def _masks(environment: "gymnasium.Env[Any, Any]", found: list[Any]) -> Iterator[Finding]:
+    """What is told of legal actions."""
+    told = [mask for mask in found if mask is not None]
+    if not told:
+        return
+    if len(told) < len(found):
+        missing = len(found) - len(told)
+        yield Finding(
+            "problem", f"the {masks.KEY} of {missing} of {len(found)} states is missing: training stops there"
+        )
+        return
+    counts = [int(mask.sum()) for mask in told]
+    way = f"{masks.METHOD}()" if masks.method_of(environment) is not None else f'info["{masks.KEY}"]'
+    yield Finding(
+        "ok",
+        f"{way} tells legal actions, {min(counts)} to {max(counts)} of {len(told[0])}: training takes no others "
+        "(action_masks=false takes any)",
+    )
 
 
 def _same(one: Episode, other: Episode) -> bool:

@@ -125,17 +125,17 @@ class OneOfVector(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = self.vector.reset(seed=seed, options=options)  # of one: the first gets the seed itself
-        return _first(self.vector.single_observation_space, observation), info
+        return _first(self.vector.single_observation_space, observation), _first_info(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
         observation, reward, terminated, truncated, info = self.vector.step(np.array([action]))
         ended = bool(terminated[0] or truncated[0])
         if ended and self._same_step:
-            last = info["final_obs"][0]
+            last, info = info["final_obs"][0], info.get("final_info", {})
         else:
             last = _first(self.vector.single_observation_space, observation)
-        return last, reward[0], bool(terminated[0]), bool(truncated[0]), info
+        return last, reward[0], bool(terminated[0]), bool(truncated[0]), _first_info(info)
 
     def render(self) -> Any:
         """The only picture."""
@@ -145,6 +145,11 @@ class OneOfVector(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """Close the vector environment."""
         self.vector.close()
+
+
+def _first_info(info: dict[str, Any]) -> dict[str, Any]:
+    """The same of what is told besides."""
+    return {key: value[0] if isinstance(value, np.ndarray) else value for key, value in info.items()}
 
 
 def _first(space: Any, batch: Any) -> Any:

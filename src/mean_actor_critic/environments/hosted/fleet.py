@@ -230,7 +230,8 @@ class Fleet:
         lanes = sum(map(len, cohorts))
         memory_each = limits.memory_bytes or int(SHARE_OF_MEMORY * machine.memory_bytes() / len(cohorts))
         in_bytes = not whole and all_in_bytes(parts_of(spaces.observation))
-        size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts), whole, in_bytes)
+        actions = spaces.actions if spaces.masked else 0
+        size = boards.Size(lanes, max_episode_steps, spaces.observation_size, len(cohorts), whole, in_bytes, actions)
         self.name = name
         self._limits = limits
         self._playing = [(lane, 0) for lane in range(lanes)]  # trial and episode of each lane, for messages

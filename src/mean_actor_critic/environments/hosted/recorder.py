@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mean_actor_critic.environments.hosted import masks
 from mean_actor_critic.environments.hosted.factory import FactoryError
 
 Frame = np.ndarray[Any, Any]
@@ -17,12 +18,15 @@ def record(
     channel: Any,
     name: str,
     factory: Callable[..., Any],
-    predict: Callable[[Any], Any],
+    predict: Callable[[Any, Any], Any],
     seeds: Sequence[int],
     max_episode_steps: int,
     file: str,
 ) -> None:
-    """Play an episode for each of `seeds` and write all frames to one file; tell the returns and the frames."""
+    """Play an episode for each of `seeds` and write all frames to one file; tell the returns and the frames.
+
+    `predict` is given an observation and, where the environment tells, its mask of legal actions.
+    """
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's: without a display it would complain of that
     try:
         environment = _rendering(factory)
@@ -52,19 +56,21 @@ def _rendering(factory: Callable[..., Any]) -> Any:
 def _frames(
     channel: Any,
     environment: Any,
-    predict: Callable[[Any], Any],
+    predict: Callable[[Any, Any], Any],
     seeds: Sequence[int],
     max_episode_steps: int,
     returns: list[float],
 ) -> Iterator[Frame]:
     """The picture before the first step and after every step of each episode; appends to `returns`."""
+    mask_method = masks.method_of(environment)
     for episode, seed in enumerate(seeds):
         channel.tell(trying=f"playing episode {episode + 1}")
-        observation, _ = environment.reset(seed=seed)
+        observation, info = environment.reset(seed=seed)
         yield _even(environment.render())
         total = 0.0
         for _ in range(max_episode_steps):
-            observation, reward, terminated, truncated, _ = environment.step(predict(observation))
+            action = predict(observation, masks.told(info, mask_method))
+            observation, reward, terminated, truncated, info = environment.step(action)
             total += float(reward)
             yield _even(environment.render())
             if terminated or truncated:

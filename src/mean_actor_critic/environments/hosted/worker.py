@@ -20,9 +20,10 @@ import gymnasium
 import numpy as np
 
 from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted import masks
 from mean_actor_critic.environments.hosted.factory import FactoryError
 from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import NO_LEGAL_ACTION, InputError
 
 TURN = TURN_DONE = b"."
 SECONDS_BETWEEN_MEMORY_CHECKS = 0.2
@@ -57,16 +58,26 @@ class Fault(Exception):  # noqa: N818
 
 
 def describe(channel: Channel, name: str, factory: MakeEnvironment) -> None:
-    """Say which spaces and time limit an environment has."""
+    """Say which spaces and time limit an environment has, and whether it tells which actions are legal."""
     try:
         environment = factory()
         spaces = check_spaces(name, environment.observation_space, environment.action_space)
     except (FactoryError, InputError) as fault:
         return channel.tell(refused=str(fault), input=isinstance(fault, InputError))
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
+    spaces = spaces._replace(masked=_tells_masks(environment))
     channel.tell(spaces=spaces.to_json(), max_episode_steps=limit)
     os.close(channel.results)  # that is all: nobody need wait for what follows
     return _close(environment)
+
+
+def _tells_masks(environment: "gymnasium.Env[Any, Any]") -> bool:
+    """Whether a reset comes with a mask. Whatever else it comes with is looked at when an episode is played."""
+    try:
+        _, info = environment.reset(seed=0)
+        return masks.told(info, masks.method_of(environment)) is not None
+    except Exception:  # an environment's own code may raise anything
+        return False
 
 
 def _close(environment: "gymnasium.Env[Any, Any]") -> None:
@@ -143,7 +154,7 @@ class _Lane:
 
     def __init__(self, number: int, factory: MakeEnvironment, spaces: Spaces, board: boards.Board, limit: int) -> None:
         self.number, self.factory, self.spaces, self.limit = number, factory, spaces, limit
-        self.described = spaces.to_json()
+        self.described = spaces._replace(masked=False).to_json()
         self.first_action = spaces.first_action
         space = spaces.observation
         self.is_flat = type(space) is gymnasium.spaces.Box and space.dtype.kind == "f" and len(space.shape) == 1
@@ -151,6 +162,8 @@ class _Lane:
         self.observation, self.reward, self.seed = board.observation[number], board.reward[number], board.seed
         self.board_time, self.status = board.time.data, board.status.data
         self.environment: gymnasium.Env[Any, Any] | None = None
+        self.mask = board.mask[number] if spaces.masked else None
+        self.mask_method: Callable[[], Any] | None = None
         self.time = 0
         self.seen_spaces: tuple[Any, Any] = (None, None)
 
@@ -161,18 +174,22 @@ class _Lane:
                 self.environment = self.factory()
             except FactoryError as fault:
                 raise Fault("environment", f"cannot be made: {fault}") from None
+            if self.mask is not None:
+                self.mask_method = masks.method_of(self.environment)
         try:
             answer = self.environment.reset(seed=int(self.seed[self.number]))
         except Exception as fault:  # an environment's own code may raise anything
             raise _raised("reset()", fault) from None
         try:
-            observation, _ = answer
+            observation, info = answer
         except (TypeError, ValueError):
             raise Fault("reset()", f"returned {_brief(answer)}, not (observation, info)") from None
         self._check_spaces()
         self.board_time[self.number] = self.time = 0
         self.reward[:] = 0
         self._write(observation)
+        if self.mask is not None:
+            self._write_mask(info, goes_on=True)
         self.status[self.number] = boards.RUNNING
 
     def step(self, action: int) -> None:
@@ -185,7 +202,7 @@ class _Lane:
         except Exception as fault:  # an environment's own code may raise anything
             raise _raised("step()", fault) from None
         try:
-            observation, reward, terminated, truncated, _ = answer
+            observation, reward, terminated, truncated, info = answer
         except (TypeError, ValueError):
             words = f"returned {_brief(answer)}, not (observation, reward, terminated, truncated, info)"
             raise Fault("step()", words) from None
@@ -207,7 +224,10 @@ class _Lane:
                 raise Fault(*_untrue(terminated, truncated)) from None
         self.reward[self.time - 1] = number
         self._write(observation)
-        if not runs_on or self.time == self.limit:
+        runs_on = runs_on and self.time < self.limit
+        if self.mask is not None:
+            self._write_mask(info, runs_on)
+        if not runs_on:
             self.status[self.number] = boards.TERMINATED if terminated else boards.TRUNCATED
             self._check_spaces()
 
@@ -229,6 +249,25 @@ class _Lane:
             if observation.shape != self.row_shape:  # a batch flattens too
                 raise Fault("observation", f"has shape {np.shape(value)}, not {self.spaces.observation.shape}")
         self.observation[self.time % len(self.observation)] = observation
+
+    def _write_mask(self, info: Any, goes_on: bool) -> None:
+        """Put a state's legal actions on the board. Of a state that an episode ends in, there need be no mask."""
+        assert self.mask is not None
+        try:
+            mask = masks.told(info, self.mask_method)
+        except Exception as fault:  # an environment's own code may raise anything
+            raise _raised("action_masks()", fault) from None
+        if mask is None and goes_on:
+            raise Fault(masks.KEY, "is missing, which there was when the environment was looked at")
+        try:
+            legal = None if mask is None else masks.checked(mask, self.spaces.actions)
+        except FormError as fault:
+            raise Fault(masks.KEY, str(fault)) from None
+        if legal is not None and not legal.any():
+            if goes_on:
+                raise Fault(masks.KEY, NO_LEGAL_ACTION)
+            legal = None
+        self.mask[self.time % len(self.mask)] = True if legal is None else legal
 
     def _check_spaces(self) -> None:
         environment = self.environment
