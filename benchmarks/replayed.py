@@ -41,7 +41,7 @@ def train(trials: int, warm_up: int, steps: int) -> Measurement:
     devices.prepare()
     environment, budget = find_environment(ENVIRONMENT), Budget(STEPS, warm_up + steps)
     experiment = make_experiment(ENVIRONMENT, "mac", trials, budget, seed=0, settings={}, learner=GENERAL)
-    experiment = fitted(experiment, environment.spaces.observation)
+    experiment = fitted(experiment, environment.spaces)
     width = stepped_study.choose_width(experiment, trials)
     study = stepped_study.SteppedStudy(experiment, environment, width, None, WorkerLimits())
     while study.steps_taken < trials * warm_up:

@@ -94,7 +94,7 @@ def need_of_replayed(observation, rows, trials=1):
     experiment = make_experiment(
         "images", "mac", trials, Budget("steps", 1000), 0, settings, engine="hosted", learner="replayed"
     )
-    return memory.need(fitted(experiment, observation), spaces)
+    return memory.need(fitted(experiment, spaces), spaces)
 
 
 def test_a_ring_of_a_million_images_is_of_bytes_and_refused_where_it_does_not_fit(monkeypatch):
