@@ -112,13 +112,14 @@ GAME = ("--set", "environments=2", "screen_size=36", "evaluation_episodes=2", "e
 def test_a_training_says_what_it_is():
     outcome = mac("train", "CartPole-v1", "--out", "new", "--steps", "1_00", "--until", "1000", *SMALL)
     assert outcome.code == 0
-    what, settings, where = outcome.err.splitlines()
+    what, settings, where, why = outcome.err.splitlines()
     for words in ("CartPole-v1: mac by the episodic learner", "compiled engine", "1 trial of 100 steps",
                   "until the mean return is 1000", "at most 20 steps"):  # fmt: skip
         assert words in what
     given = "hidden=8 replay_capacity=16 minibatches=2 batch_size=4"
     assert settings == f"settings: tuned for CartPole-v0; given: {given}"
     assert where == "run folder: new"
+    assert why.startswith("episodic, the paper's learner, because of its own settings")
     run = Run.load("new")
     assert run.experiment.budget == ("steps", 100)
     assert run.steps_done.min() >= 100
@@ -128,7 +129,8 @@ def test_a_training_without_tuned_settings_says_that_they_are_general(files):
     outcome = mac(
         "train", "Acrobot-v1", "--engine", "hosted", "--out", "new", "--episodes", "1", "--trials", "2", *SMALL
     )
-    what, settings, _ = outcome.err.splitlines()
+    what, settings, _, why = outcome.err.splitlines()
+    assert why.startswith("episodic, the paper's learner, because of --episodes")
     assert "hosted engine; 2 trials of 1 episode;" in what
     assert settings.startswith("settings: general: ")
 

@@ -63,12 +63,14 @@ TASKS: dict[str, Task] = {
 TWINS = ("mac", "advantage_actor_critic", "q_learning")  # with the same critics: all actions, the one taken, no policy
 # Settings that make up MAC here, each with the value that switches it off.
 PARTS: dict[str, Any] = {
+    "table": False,
     "layer_norm": False,
     "critics": 1,
     "critic_target": "one_step",
     "target_rate": 1.0,
     "policy_step": "gradient",
     "uniform_pull": 0.0,
+    "settling_steps": 1e12,
     "normalize_observations": False,
     "scale_rewards": False,
     "novelty": False,

@@ -22,6 +22,7 @@ class Settings(TypedDict, total=False):
     critic_lr: Number
     discount: Number
     baseline_decay: Number
+    table: bool
     layer_norm: bool
     critics: int
     policy_step: str
@@ -31,6 +32,7 @@ class Settings(TypedDict, total=False):
     sequence_length: int
     updates_per_step: int
     warm_up: int
+    settling_steps: Number
     trace_decay: Number
     target_rate: Number
     temperature: Number
@@ -66,4 +68,5 @@ class Settings(TypedDict, total=False):
     evaluation_environments: int
     evaluation_interval: int
     evaluation_episodes: int
+    evaluation_greedy: bool
     action_masks: bool
