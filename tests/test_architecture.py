@@ -143,7 +143,9 @@ def test_rooms_below_the_engines_know_no_engine_and_engines_no_run():
 
 # --- learners, networks and engines know each other by their types ---------------------------------------------------
 
-LEARNER_MODULES = {learner.module.removeprefix(f"{PACKAGE}.") for learner in LEARNERS.values()}
+LEARNER_MODULES = {
+    setup.module.removeprefix(f"{PACKAGE}.") for learner in LEARNERS.values() for setup in learner.setups.values()
+}
 # What a learner may know of networks: how to find the one that its settings ask for, the types that carry what was
 # learned, and functions of arrays that are the same for every network.
 KNOWN_OF_NETWORKS = {

@@ -20,7 +20,19 @@ from mean_actor_critic.learning import sequences
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.types import Acted, Batch, Context
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, LEARNERS, VECTOR, Part, Shapes, learners_on
+from mean_actor_critic.spec.learners import (
+    ENGINES,
+    EPISODES,
+    LEARNERS,
+    VECTOR,
+    EpisodicSetup,
+    GameRolloutSetup,
+    GeneralRolloutSetup,
+    Part,
+    ReplayedSetup,
+    Shapes,
+    learners_on,
+)
 from mean_actor_critic.spec.settings import settings_of
 from mean_actor_critic.trees import named
 from probes import RewardFromAction
@@ -40,6 +52,12 @@ _GAME = {
 _REPLAYED = {
     "hidden": (8,), "environments": 2, "replay_capacity": 64, "max_episode_steps": 20, "sequences": 4,
     "sequence_length": 3, "updates_per_step": 2, "warm_up": 16, "evaluation_interval": 40, "evaluation_episodes": 2,
+}  # fmt: skip
+
+
+_ROLLOUT = {
+    "hidden": (8,), "environments": 2, "rollout_steps": 3, "max_episode_steps": 20, "evaluation_interval": 40,
+    "evaluation_episodes": 2,
 }  # fmt: skip
 
 
@@ -68,6 +86,12 @@ CASES = {
     ),
     ("hosted", "replayed"): Case(
         "CartPole-v0", {"steps": 96}, {**_REPLAYED, "engine": "hosted", "workers": 1}, "learning_rate", 1e-3, 1e9, 3, 3
+    ),
+    ("compiled", "rollout"): Case(
+        "CartPole-v0", {"steps": 96}, {**_ROLLOUT, "engine": "compiled"}, "learning_rate", 1e-3, 1e9, 3, 3
+    ),
+    ("hosted", "rollout"): Case(
+        "CartPole-v0", {"steps": 96}, {**_ROLLOUT, "engine": "hosted", "workers": 1}, "learning_rate", 1e-3, 1e9, 3, 3
     ),
     ("atari", "rollout"): Case(
         "ALE/Pong-v5", {"steps": 96}, {**_GAME, "workers": 1}, "learning_rate", 1e-3, 1e9, 2, 1
@@ -219,6 +243,7 @@ def test_a_probe_is_solved(engine, learner, tmp_path):
     own = {
         "episodic": {"actor_lr": 0.05, "critic_lr": 0.05, "episodes": 200},
         "replayed": {"learning_rate": 0.01, "steps": 800, "evaluation_interval": 0},
+        "rollout": {"learning_rate": 0.01, "steps": 1200, "evaluation_interval": 0},
     }[learner]
     settings = {**CASES[engine, learner].settings, "max_episode_steps": 5, **own}
     run = mac.train(PROBES[engine](), out=tmp_path / "run", learner=learner, trials=2, progress=False, **settings)
@@ -230,15 +255,25 @@ def test_a_probe_is_solved(engine, learner, tmp_path):
 
 # --- learners alone --------------------------------------------------------------------------------------------------
 
-OBSERVATION = {"episodic": (4,), "rollout": (1, 36, 36), "replayed": (4,)}
 ACTIONS, STEPS, ENVIRONMENTS = 3, 6, 2
+# By the dataclass of its settings, of which a learner has others on games: settings, and the shape of an observation.
+ALONE = {
+    EpisodicSetup: (_PERCEPTRON, (4,)),
+    GeneralRolloutSetup: ({**_ROLLOUT, "normalize_observations": True}, (4,)),
+    GameRolloutSetup: (_GAME, (1, 36, 36)),
+    ReplayedSetup: (_REPLAYED, (4,)),
+}
+of_all_alone = pytest.mark.parametrize("kind", ALONE)
 
 
-def setup_of(learner):
-    settings = {"episodic": _PERCEPTRON, "rollout": _GAME, "replayed": _REPLAYED}[learner]
-    kind = LEARNERS[learner].setup
-    more = {"parts": (Part(VECTOR, OBSERVATION[learner]),)} if learner == "replayed" else {}
+def setup_of(kind):
+    settings, shape = ALONE[kind]
+    more = {"parts": (Part(VECTOR, shape),)} if "parts" in kind.__dataclass_fields__ else {}
     return kind(**more, **{name: settings[name] for name in settings_of(kind) if name in settings})
+
+
+def test_every_learner_has_a_case_alone():
+    assert set(ALONE) == {kind for spec in LEARNERS.values() for kind in spec.setups.values()}
 
 
 class Lesson(NamedTuple):
@@ -250,15 +285,15 @@ class Lesson(NamedTuple):
     sampled: Any
 
 
-def lesson_of(learner, seed):
+def lesson_of(kind, seed):
     """Something to learn from: an episode, with what was sampled from a replay, or a short rollout."""
-    setup, random = setup_of(learner), np.random.default_rng(seed)
+    setup, random = setup_of(kind), np.random.default_rng(seed)
     functions = learner_of(setup)
-    shape = OBSERVATION[learner]
+    _, shape = ALONE[kind]
     state = functions.init(setup, Shapes(shape, ACTIONS), jax.random.key(seed))
-    values = LEARNERS[learner].hyper()
+    values = LEARNERS[setup.learner].hyper()
     hyper = type(values)(**{name: jnp.float32(value) for name, value in vars(values).items()})
-    if LEARNERS[learner].unit == EPISODES:
+    if LEARNERS[setup.learner].unit == EPISODES:
         length = 3 + seed % 3
         batch = Batch(
             observation=jnp.asarray(random.normal(size=(STEPS + 1, *shape)), jnp.float32),
@@ -270,8 +305,10 @@ def lesson_of(learner, seed):
         memory = functions.memory(setup)
         replay = ring.add(ring.empty(memory.capacity, shape[0]), memory.rows(hyper, batch), batch.valid)
         return Lesson(hyper, state, batch, ring.sample(replay, jax.random.key(seed), memory.sampled))
-    if learner == "replayed":
+    if kind is ReplayedSetup:
         return _steps_and_what_was_sampled(setup, hyper, state, random)
+    if kind is GeneralRolloutSetup:
+        return Lesson(hyper, state, _rollout(setup, random), None)
     seen = random.integers(0, 256, (2, ENVIRONMENTS, *shape), np.uint8)
     outputs = functions.act(setup, functions.actor(setup, state), jnp.asarray(seen[0]))
     one = (1, ENVIRONMENTS)
@@ -287,10 +324,26 @@ def lesson_of(learner, seed):
     return Lesson(hyper, state, batch, None)
 
 
+def _rollout(setup, random):
+    """A rollout in which an episode ends, and one is cut off."""
+    size = (setup.rollout_steps, ENVIRONMENTS)
+    ends = np.zeros((2, *size), bool)
+    ends[0, 0, 1] = ends[1, 1, 0] = True
+    return Batch(
+        observation=jnp.asarray(random.normal(size=(size[0] + 1, ENVIRONMENTS, 4)), jnp.float32),
+        action=jnp.asarray(random.integers(ACTIONS, size=size), jnp.int32),
+        reward=jnp.asarray(random.normal(size=size), jnp.float32),
+        terminated=jnp.asarray(ends[0]),
+        truncated=jnp.asarray(ends[1]),
+        value_beyond=jnp.where(ends[1], 0.5, 0.0),
+        valid=jnp.ones(size, bool),
+    )
+
+
 def _steps_and_what_was_sampled(setup, hyper, state, random):
     """A step of all environments, and runs of steps from a ring with more of them."""
     memory, one = learner_of(setup).memory(setup), (ENVIRONMENTS,)
-    seen = jax.ShapeDtypeStruct(OBSERVATION["replayed"], jnp.float32)
+    seen = jax.ShapeDtypeStruct(ALONE[ReplayedSetup][1], jnp.float32)
     replay = sequences.empty(memory.capacity, memory.environments, seen, ACTIONS)
     for step in range(12):
         shown = jnp.asarray(random.normal(size=(2, ENVIRONMENTS, *seen.shape)), jnp.float32)
@@ -315,14 +368,14 @@ def _steps_and_what_was_sampled(setup, hyper, state, random):
     return Lesson(hyper, state, batch, sequences.sample(replay, jax.random.key(1), memory.sampled, memory.length))
 
 
-def learning(learner):
-    setup = setup_of(learner)
+def learning(kind):
+    setup = setup_of(kind)
     return functools.partial(learner_of(setup).learn, setup, Context(jnp.int32(STEPS), jnp.int32(9), jnp.int32(99)))
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_learning_changes_nothing_that_it_is_given_and_comes_to_the_same_again(learner):
-    lesson, learn = lesson_of(learner, 0), jax.jit(learning(learner))
+@of_all_alone
+def test_learning_changes_nothing_that_it_is_given_and_comes_to_the_same_again(kind):
+    lesson, learn = lesson_of(kind, 0), jax.jit(learning(kind))
     before = jax.tree.map(np.array, lesson)
     first, second = learn(*lesson), learn(*lesson)
     jax.tree.map(np.testing.assert_array_equal, lesson, before)
@@ -339,12 +392,12 @@ def test_learning_changes_nothing_that_it_is_given_and_comes_to_the_same_again(l
     assert any(moved)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_an_agent_keeps_what_plays(learner):
+@of_all_alone
+def test_an_agent_keeps_what_plays(kind):
     """What an agent keeps makes an actor that acts as the state's own does."""
-    setup, lesson = setup_of(learner), lesson_of(learner, 1)
+    setup, lesson = setup_of(kind), lesson_of(kind, 1)
     functions = learner_of(setup)
-    shape = OBSERVATION[learner]
+    _, shape = ALONE[kind]
     seen = np.random.default_rng(0).integers(0, 256, (5, *shape)).astype(np.uint8 if len(shape) > 1 else np.float32)
     own = functions.act(setup, functions.actor(setup, lesson.state), jnp.asarray(seen)).logits
     kept = functions.act(setup, functions.player(functions.keep(setup, lesson.state)), jnp.asarray(seen)).logits
@@ -352,11 +405,11 @@ def test_an_agent_keeps_what_plays(learner):
     np.testing.assert_array_equal(own, kept)
 
 
-@pytest.mark.parametrize("learner", [name for name, spec in LEARNERS.items() if spec.engines != ("atari",)])
-def test_learning_of_two_trials_together_is_that_of_each_alone(learner):
+@pytest.mark.parametrize("kind", [kind for kind in ALONE if kind is not GameRolloutSetup])
+def test_learning_of_two_trials_together_is_that_of_each_alone(kind):
     """For learners whose trials engines put into one program; on games there is a program for each trial."""
-    lessons = [lesson_of(learner, seed) for seed in (0, 1)]
-    learn = learning(learner)
+    lessons = [lesson_of(kind, seed) for seed in (0, 1)]
+    learn = learning(kind)
     together = jax.jit(jax.vmap(learn))(*jax.tree.map(lambda *both: jnp.stack(both), *lessons))
     for place, lesson in enumerate(lessons):
         alone = jax.jit(learn)(*lesson)

@@ -23,7 +23,7 @@ from mean_actor_critic.environments.hosted.factory import Factory
 from mean_actor_critic.environments.spaces import Spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError
 from mean_actor_critic.learning import replay as ring
-from mean_actor_critic.learning import replayed
+from mean_actor_critic.learning import scales
 from mean_actor_critic.learning.estimators import ESTIMATORS
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import Layer, Networks, inverse_cdf, legal, softmax
@@ -40,6 +40,7 @@ SMALL = {
                  "actor_lr": 0.01, "critic_lr": 0.02, "discount": 0.95},
     "replayed": {"hidden": (16,), "environments": 2, "replay_capacity": 200, "sequences": 4, "sequence_length": 3,
                  "updates_per_step": 2, "warm_up": 40, "steps": 160},
+    "rollout": {"hidden": (16,), "environments": 2, "rollout_steps": 3, "learning_rate": 0.01, "steps": 480},
 }  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def assert_never_trapped(run, environment):
 
 @pytest.mark.parametrize("learner", SMALL)
 def test_an_illegal_action_is_never_taken(learner, tmp_path):
-    every = {"episodic": 15, "replayed": 80}[learner]
+    every = {"episodic": 15, "replayed": 80, "rollout": 80}[learner]
     run = train(masked_rooms.make, learner, tmp_path / "run", evaluate_every=every, evaluation_episodes=3, workers=1)
     assert run.experiment.setup.masked
     assert_never_trapped(run, masked_rooms.make)
@@ -273,7 +274,7 @@ def learning(setup):
 @given(seed=st.integers(0, 99), allowed=st.sets(st.integers(0, N - 1), min_size=3, max_size=3).map(sorted))
 def test_learning_is_that_of_an_environment_without_the_illegal_actions(learner, algorithm, more, seed, allowed):
     """Gradients are those that there would be if there were only the legal actions, and 0 for the others."""
-    setup = LEARNERS[learner].setup(algorithm=algorithm, masked=True, **SETUPS[learner], **more)
+    setup = LEARNERS[learner].setups["compiled"](algorithm=algorithm, masked=True, **SETUPS[learner], **more)
     values = LEARNERS[learner].hyper()
     hyper = type(values)(**{name: jnp.float32(value) for name, value in vars(values).items()})
     lesson = lesson_of(setup, hyper, allowed, seed)
@@ -342,7 +343,7 @@ def test_every_estimator_gives_illegal_actions_nothing(name):
 
 def test_entropy_is_a_share_of_what_it_can_be_among_legal_actions():
     weight, mask = jnp.full(2, 0.5), jnp.array([[True, True, False, False, True], [False, False, True, False, False]])
-    np.testing.assert_allclose(replayed._most_entropy(weight, N, mask), 0.5 * np.log(3), rtol=1e-6)
+    np.testing.assert_allclose(scales.most_entropy(weight, N, mask), 0.5 * np.log(3), rtol=1e-6)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
@@ -409,7 +410,7 @@ def test_a_state_without_a_legal_action_is_named_with_trial_episode_and_step(tmp
 
 
 def test_so_is_one_of_a_jax_program_and_what_was_learned_before_it_is_kept(tmp_path):
-    words = {"episodic": r"episode \d+", "replayed": "an episode in training"}
+    words = {"episodic": r"episode \d+", "replayed": "an episode in training", "rollout": "an episode in training"}
     for learner, when in words.items():
         with pytest.raises(EnvironmentFault) as caught:
             train(DeadEnd(), learner, tmp_path / learner)

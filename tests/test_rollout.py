@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mean_actor_critic.engines import vector_programs
-from mean_actor_critic.learning import kernels, rollout
+from mean_actor_critic.learning import combined, kernels, rollout
 from mean_actor_critic.learning.networks import (
     CONVOLUTIONS,
     GameNetwork,
@@ -18,14 +18,14 @@ from mean_actor_critic.learning.networks import (
 )
 from mean_actor_critic.learning.targets import n_step
 from mean_actor_critic.learning.types import Acted, Batch, Context
-from mean_actor_critic.spec.learners import RolloutHyper, RolloutSetup
+from mean_actor_critic.spec.learners import GameRolloutSetup, RolloutHyper
 
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = RolloutHyper()
 
 
 def setup_of(algorithm, **more):
-    return RolloutSetup(algorithm, **more)
+    return GameRolloutSetup(algorithm, **more)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_the_combined_loss_and_its_gradient(algorithm):
     action, returns = random.integers(actions, size=states), random.normal(size=states)
     weight = np.array([1, 1, 0, 1, 1, 0, 1]) / 5  # two states do not count
     with jax.enable_x64(True):
-        found = jax.value_and_grad(rollout.combined_loss, argnums=(2, 3))(
+        found = jax.value_and_grad(combined.combined_loss, argnums=(2, 3))(
             setup_of(algorithm), HYPER, *map(jnp.asarray, (logits, values, action, returns, weight))
         )
     loss, of_logits, of_values = numpy_loss(algorithm, HYPER, logits, values, action, returns, weight)
@@ -102,7 +102,7 @@ def test_the_combined_loss_and_its_gradient(algorithm):
 def tiny_state(weights):
     layer = Layer(jnp.asarray(weights, jnp.float32), jnp.zeros(2))
     network = GameNetwork((), layer, layer, layer)
-    return rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    return combined.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear"])
@@ -123,7 +123,7 @@ def test_rmsprop_is_tensorflow_s_with_a_clipped_gradient(schedule):
         expected = [
             w - rate * g / np.sqrt(s + HYPER.rms_epsilon) for w, g, s in zip(expected, parts, square, strict=True)
         ]
-        state = rollout.descend(setup, HYPER, state, gradient, jnp.int32(updates))
+        state = combined.descend(setup, HYPER, state, gradient, jnp.int32(updates))
     for found, wanted in zip(jax.tree.leaves(state.network), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
     assert (int(state.update), int(state.diverged_at)) == (4, 0)
@@ -132,8 +132,8 @@ def test_rmsprop_is_tensorflow_s_with_a_clipped_gradient(schedule):
 def test_a_gradient_that_is_not_finite_freezes_the_learner():
     state = tiny_state(np.ones((3, 2)))
     bad = jax.tree.map(lambda x: x.at[0].set(jnp.nan), state.network)
-    frozen = rollout.descend(setup_of("mac"), HYPER, state, bad, jnp.int32(8))
-    after = rollout.descend(setup_of("mac"), HYPER, frozen, state.network, jnp.int32(8))
+    frozen = combined.descend(setup_of("mac"), HYPER, state, bad, jnp.int32(8))
+    after = combined.descend(setup_of("mac"), HYPER, frozen, state.network, jnp.int32(8))
     assert (int(frozen.diverged_at), int(after.diverged_at), int(after.update)) == (1, 1, 2)
     for old, new in zip(jax.tree.leaves(state.network), jax.tree.leaves(after.network), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -192,7 +192,7 @@ def test_going_back_from_the_acting_pass_is_the_gradient_of_the_loss():
     weight = jnp.full(steps * environments, 1 / (steps * environments))
 
     def outcome(logits, values):
-        return rollout.combined_loss(setup, HYPER, logits, values, action, returns, weight)
+        return combined.combined_loss(setup, HYPER, logits, values, action, returns, weight)
 
     def whole(network):
         outputs = [game_outputs(network, seen, kernels.XLA.forward) for seen in observations]
@@ -218,7 +218,7 @@ def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
     setup = setup_of(algorithm, rollout_steps=steps, pipelined=pipelined)
     values = 1 if algorithm == "a2c" else 3
     network, decided = random_network(values), random_network(values, seed=1 if pipelined else 0)
-    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
+    state = combined.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(3), jnp.int32(0))
     observations = random.integers(0, 256, (steps + 1, environments, 2, 36, 36), np.uint8)
     shape = (steps, environments)
 
@@ -248,7 +248,7 @@ def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
     def loss(network):
         outputs = [game_outputs(network, jnp.asarray(seen)) for seen in observations[:-1]]
         return sum(
-            rollout.combined_loss(
+            combined.combined_loss(
                 setup,
                 HYPER,
                 outputs[t].logits,
@@ -260,7 +260,7 @@ def test_an_update_descends_the_loss_of_its_rollout(algorithm, pipelined):
             for t in range(steps)
         )
 
-    wanted = rollout.descend(setup, HYPER, state, jax.grad(loss)(decided), jnp.int32(9))
+    wanted = combined.descend(setup, HYPER, state, jax.grad(loss)(decided), jnp.int32(9))
     for one, other, before in zip(*map(jax.tree.leaves, (found.network, wanted.network, network)), strict=True):
         moved = np.abs(np.asarray(other) - np.asarray(before)).max()
         assert moved > 0
@@ -280,7 +280,7 @@ def learn_from(algorithm, hyper, state, batch, acted, last_value):
 def test_a_masked_step_teaches_nothing():
     random = np.random.default_rng(5)
     network = random_network(3)
-    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = combined.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
     acted = game_outputs(network, jnp.asarray(random.integers(0, 256, (2, 2, 36, 36), np.uint8)))
 
     @jax.jit
@@ -308,7 +308,7 @@ def test_nothing_crosses_the_reset_between_two_games(algorithm):
     """A game ends, a masked step resets it, the next one begins: the gradient of the heads' biases by hand."""
     values = 1 if algorithm == "a2c" else 3
     network = random_network(values)
-    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = combined.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
     seen = np.random.default_rng(8).integers(0, 256, (3, 1, 2, 36, 36), np.uint8)
     acted = [game_outputs(network, jnp.asarray(one)) for one in seen]
     action, last_value = np.array([2, 1, 0]), 5.0
@@ -346,7 +346,7 @@ def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
     context = np.arange(environments) % 2
     observation = jnp.asarray(screen[context])
     network = random_network(1 if algorithm == "a2c" else 3)
-    state = rollout.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
+    state = combined.State(network, jax.tree.map(jnp.ones_like, network), jnp.int32(0), jnp.int32(0))
 
     def step(state, key):
         acted = game_outputs(state.network, observation)

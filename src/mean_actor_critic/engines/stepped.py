@@ -1,8 +1,12 @@
-"""Programs for learners that are called after every step of several environments, on the compiled engine.
+"""Programs for learners that are called after every rollout of several environments, on the compiled engine.
+
+A rollout is so many steps of each environment as the learner's settings say, of which the first is the observation that
+the environments are at; a learner that is called after every step has rollouts of one.
 
 As in `compiled`, trials are lanes, `width` of them form a group on a device, and the low bits of a lane depend on the
 width and the number of devices only. Unlike there, a trial goes on in mid-episode: what its environments are at is part
-of what it carries. All lanes of a group are at the same step, so that what depends on the step is decided once for all.
+of what it carries, between two rollouts. All lanes of a group are at the same step, so that what depends on the step is
+decided once for all.
 """
 
 import functools
@@ -16,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from mean_actor_critic.engines.compiled import Build, mask_of
 from mean_actor_critic.engines.devices import AXIS
-from mean_actor_critic.engines.updates import NO_SCHEDULE, Carried, initial, update
+from mean_actor_critic.engines.updates import Carried, initial, update
 from mean_actor_critic.environments.compiled.shown import shown
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.networks import inverse_cdf, softmax
@@ -24,7 +28,7 @@ from mean_actor_critic.learning.randomness import stepping_keys, weights_key
 from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.spec.learners import Shapes
 
-SEGMENT_CAPACITY = 256  # steps that one call can report on; how many it takes is an argument
+SEGMENT_CAPACITY = 256  # steps of each environment that one call can report on; how many it takes is an argument
 
 _LANES = PartitionSpec(AXIS)
 _SAME = PartitionSpec()
@@ -40,23 +44,28 @@ class Playing(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The episodes that ended with a step; elsewhere the length is 0."""
+    """The episodes that ended with steps; elsewhere the length is 0."""
 
-    episode_return: Any  # float32 [environment]
-    length: Any  # int32 [environment]
+    episode_return: Any  # float32 [*step, environment]
+    length: Any  # int32 [*step, environment]
 
 
 class Segment(NamedTuple):
-    """What one call did: what lanes carry now, and the episodes that ended [lane, SEGMENT_CAPACITY, environment]."""
+    """What one call did: what lanes carry now, and the episodes that ended [lane, step, environment]."""
 
     carried: Carried
     ended: Ended
-    stuck: Any = ()  # int32 [lane, SEGMENT_CAPACITY, environment] steps of an episode without a legal action; else 0
+    stuck: Any = ()  # int32 [lane, step, environment] steps of an episode without a legal action; else 0
 
 
-def context_at(step: Any) -> Context:
-    """For learning after a step of all environments, counted from 0."""
-    return Context(jnp.int32(0), jnp.int32(NO_SCHEDULE), step)
+def context_at(step: Any, updates: Any) -> Context:
+    """For a step of all environments, counted from 0, in a training of so many updates."""
+    return Context(jnp.int32(0), updates, step)
+
+
+def segment_capacity(setup: Any) -> int:
+    """Rollouts that one call can take."""
+    return max(1, SEGMENT_CAPACITY // setup.rollout_steps)
 
 
 @functools.cache
@@ -136,15 +145,48 @@ def choose(
 
 
 @functools.cache
-def segment_program(setup: Any, limit: int, build: Build, mesh: Mesh) -> Callable[..., Segment]:
-    """Compiled `(seed, trial [lane], hyper [lane], carried [lane], first [device], steps [device], active [lane])`.
+def valuing_program(setup: Any) -> Callable[..., Array]:
+    """Compiled `(state [lane], observation [lane, *n, …], mask [lane, *n, action] or ()) -> values [lane, *n]`."""
+    return jax.jit(jax.vmap(functools.partial(values_of, setup)))
 
-    Takes so many `steps`, at most SEGMENT_CAPACITY, of all environments of every lane on a device, from the step
-    `first` on. A lane that is not active stands still, to the bit. What is given as carried is consumed.
+
+def values_of(setup: Any, state: Any, observation: Float[Array, "*n observation"], mask: Any) -> Float[Array, "*n"]:
+    """What a learner believes that states are worth, by the weights with which it acts."""
+    learner = learner_of(setup)
+    assert learner.value is not None
+    seen, legal = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (observation.astype(jnp.float32), mask))
+    value: Array = learner.value(setup, learner.act(setup, learner.actor(setup, state), seen, legal))
+    return value.reshape(observation.shape[:-1])
+
+
+def wants_value_beyond(setup: Any) -> bool:
+    """Whether a learner asks what the states are worth in which episodes are cut off."""
+    return learner_of(setup).value is not None and setup.time_limit == "bootstrap"
+
+
+@functools.cache
+def segment_program(setup: Any, limit: int, build: Build, mesh: Mesh) -> Callable[..., Segment]:
+    """Compiled `(seed, updates, trial [lane], hyper [lane], carried [lane], first, rollouts, active [lane])`.
+
+    Takes so many `rollouts`, at most `segment_capacity`, of all environments of every lane on a device, from the one
+    of the number `first` on, of a training of so many `updates`; both are [device]. A lane that is not active stands
+    still, to the bit. What is given as carried is consumed.
     """
     advance = functools.partial(_advance, setup, limit, build)
-    sharded = jax.shard_map(advance, mesh=mesh, in_specs=(_SAME, *[_LANES] * 6), out_specs=_LANES, check_vma=False)
-    return jax.jit(sharded, donate_argnums=3)
+    specs = (_SAME, _SAME, *[_LANES] * 6)
+    sharded = jax.shard_map(advance, mesh=mesh, in_specs=specs, out_specs=_LANES, check_vma=False)
+    return jax.jit(sharded, donate_argnums=4)
+
+
+class _Taken(NamedTuple):
+    """A step of all environments of a trial."""
+
+    observation: Float[Array, "environment observation"]  # that was acted in
+    length: Int[Array, " environment"]  # steps of the episodes under way, before it
+    mask: Any  # legal actions [environment, action], where they are told
+    action: Int[Array, " environment"]
+    behaviour: Float[Array, " environment"]  # the probability that the action had
+    outcome: _Outcome
 
 
 def _advance(
@@ -152,49 +194,70 @@ def _advance(
     limit: int,
     build: Build,
     seed: Int[Array, ""],
+    updates: Int[Array, ""],
     trial: Int[Array, " lane"],
     hyper: Any,
     carried: Carried,
     first: Int[Array, "1"],
-    steps: Int[Array, "1"],
+    rollouts: Int[Array, "1"],
     active: Bool[Array, " lane"],
 ) -> Segment:
-    world, shape = build(), (SEGMENT_CAPACITY, trial.shape[0], setup.environments)
+    world, steps = build(), setup.rollout_steps
+    shape = (segment_capacity(setup), trial.shape[0], steps, setup.environments)
     ended = Ended(jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
     stuck = jnp.zeros(shape, jnp.int32) if setup.masked else ()
 
-    def one(step: Array, trial: Array, hyper: Any, carried: Carried, active: Array) -> tuple[Carried, Ended, Any]:
-        keys, context, playing = stepping_keys(seed, trial, step), context_at(step), carried.playing
+    def take(trial: Array, hyper: Any, learner: Any, playing: Playing, step: Array) -> tuple[Playing, _Taken]:
+        keys, seen = stepping_keys(seed, trial, step), playing.observation
         mask = jax.vmap(lambda playing: mask_of(setup, world, _state_of(world, playing)))(playing)
-        stuck: Any = ()
-        if setup.masked:  # a trial that cannot go on stands still
-            stuck = jnp.where(active & ~jnp.any(mask, axis=-1), playing.length + 1, 0)
-            active &= ~jnp.any(stuck)
-        action, behaviour = choose(setup, context, hyper, carried.learner, playing.observation, mask, keys.actions)
+        action, behaviour = choose(setup, context_at(step, updates), hyper, learner, seen, mask, keys.actions)
         interact = jax.vmap(functools.partial(_interact, setup, world, limit))
         outcome = interact(playing, action, jax.random.split(keys.environment, setup.environments))
+        return outcome.playing, _Taken(seen, playing.length, mask, action, behaviour, outcome)
+
+    def one(number: Array, trial: Array, hyper: Any, carried: Carried, active: Array) -> tuple[Carried, Ended, Any]:
+        step, learner = number * steps, carried.learner
+        taking = functools.partial(take, trial, hyper, learner)
+        playing, taken = jax.lax.scan(taking, carried.playing, step + jnp.arange(steps))
+        outcome, mask = taken.outcome, taken.mask
+        stuck: Any = ()
+        if setup.masked:  # a trial that cannot go on stands still, before the rollout in which it could not
+            stuck = _first(jnp.where(active & ~jnp.any(mask, axis=-1), taken.length + 1, 0))
+            active &= ~jnp.any(stuck)
+            mask = jnp.concatenate([mask, outcome.mask[-1:]])
+        beyond = jnp.zeros_like(outcome.reward)
+        if wants_value_beyond(setup):
+            worth = values_of(setup, learner, outcome.observation, outcome.mask)
+            beyond = jnp.where(outcome.truncated, worth, beyond)
         batch = Batch(
-            observation=jnp.stack([playing.observation, outcome.observation]),
-            action=action[None],
-            reward=outcome.reward[None],
-            terminated=outcome.terminated[None],
-            truncated=outcome.truncated[None],
-            valid=jnp.broadcast_to(active, (1, setup.environments)),
-            behaviour=behaviour[None],
-            mask=jnp.stack([mask, outcome.mask]) if setup.masked else (),
+            observation=jnp.concatenate([taken.observation, outcome.observation[-1:]]),
+            action=taken.action,
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            valid=jnp.broadcast_to(active, taken.action.shape),
+            behaviour=taken.behaviour,
+            value_beyond=beyond,
+            mask=mask,
         )
-        new, _ = update(setup, context, hyper, carried, batch, keys.minibatches)
+        key = stepping_keys(seed, trial, step).minibatches
+        new, _ = update(setup, context_at(step, updates), hyper, carried, batch, key)
         keep = functools.partial(jnp.where, active)
-        learner = jax.tree.map(keep, new.learner, carried.learner)
-        playing = jax.tree.map(keep, outcome.playing, playing)
+        learner, playing = jax.tree.map(keep, (new.learner, playing), (learner, carried.playing))
         ended = jax.tree.map(lambda x: jnp.where(active, x, 0), outcome.ended)
         return Carried(learner, new.replay, playing), ended, stuck
 
-    def step(number: Array, now: tuple[Carried, Ended, Any]) -> tuple[Carried, Ended, Any]:
+    def rollout(number: Array, now: tuple[Carried, Ended, Any]) -> tuple[Carried, Ended, Any]:
         carried, *told = now
         lanes = jax.vmap(functools.partial(one, first[0] + number))
         carried, *new = lanes(trial, hyper, carried, active)
         return (carried, *jax.tree.map(lambda all_, row: all_.at[number].set(row), told, new))
 
-    carried, *told = jax.lax.fori_loop(0, steps[0], step, (carried, ended, stuck))
-    return Segment(carried, *jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), told))  # lanes first, as devices have them
+    carried, *told = jax.lax.fori_loop(0, rollouts[0], rollout, (carried, ended, stuck))
+    # lanes first, as devices have them
+    return Segment(carried, *jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0).reshape(shape[1], -1, shape[3]), told))
+
+
+def _first(marks: Int[Array, "step environment"]) -> Int[Array, "step environment"]:
+    """Marks, but for those of steps after the first that has any."""
+    return jnp.where(jnp.cumsum(jnp.any(marks, axis=1))[:, None] <= 1, marks, 0)

@@ -1,11 +1,11 @@
 """Trials that are stepped together with environments in worker processes.
 
 Trials are split into groups, one for each device. A group has its own workers and its own thread: it acts for all its
-trials in one call, lets the environments step, and learns in another call while new episodes are begun. A trial's bits
-depend on the width of its group, not on its neighbours or on the number of workers.
+trials in one call, lets the environments step, and after the last step of a rollout learns in another call while new
+episodes are begun. A trial's bits depend on the width of its group, not on its neighbours or on the number of workers.
 
-A checkpoint holds the seeds and actions of the episodes under way. To go on, they are played again; the observation
-that this leads to must be the one that was left.
+A checkpoint holds the seeds and actions of the episodes that were under way after the last whole rollout. To go on,
+they are played again; the observation that this leads to must be the one that was left.
 """
 
 import concurrent.futures
@@ -28,7 +28,7 @@ from mean_actor_critic.environments.hosted.fleet import Fleet, WorkerLimits
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.errors import DamagedFileError, EnvironmentFault
 from mean_actor_critic.learning.randomness import stepping_keys
-from mean_actor_critic.learning.types import Batch
+from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.trees import Array as HostArray
 from mean_actor_critic.trees import Arrays
@@ -36,18 +36,17 @@ from mean_actor_critic.trees import Arrays
 
 @functools.cache
 def acting_program(setup: Any) -> Callable[..., tuple[Array, Array]]:
-    """Compiled `(seed, step, trial [lane], hyper [lane], state [lane], observation [lane, environment, …], mask)`.
+    """Compiled `(seed, context, trial [lane], hyper [lane], state [lane], observation [lane, environment, …], mask)`.
 
     Gives the actions [lane, environment] and the probabilities that they had.
     """
 
     def act(
-        seed: Array, step: Array, trial: Array, hyper: Any, state: Any, observation: Array, mask: Any
+        seed: Array, context: Context, trial: Array, hyper: Any, state: Any, observation: Array, mask: Any
     ) -> tuple[Array, Array]:
         def one(trial: Array, hyper: Any, state: Any, observation: Array, mask: Any) -> tuple[Array, Array]:
-            key = stepping_keys(seed, trial, step).actions
-            seen = observation.astype(np.float32)
-            return stepped.choose(setup, stepped.context_at(step), hyper, state, seen, mask, key)
+            key = stepping_keys(seed, trial, context.step).actions
+            return stepped.choose(setup, context, hyper, state, observation.astype(np.float32), mask, key)
 
         return jax.vmap(one)(trial, hyper, state, observation, mask)
 
@@ -56,18 +55,18 @@ def acting_program(setup: Any) -> Callable[..., tuple[Array, Array]]:
 
 @functools.cache
 def learning_program(setup: Any) -> Callable[..., Carried]:
-    """Compiled `(seed, step, trial [lane], hyper [lane], carried [lane], batch [lane], active [lane])`.
+    """Compiled `(seed, context, trial [lane], hyper [lane], carried [lane], batch [lane], active [lane])`.
 
     A lane that is not active stays as it is. What is given as carried is consumed.
     """
 
     def learn(
-        seed: Array, step: Array, trial: Array, hyper: Any, carried: Carried, batch: Batch, active: Array
+        seed: Array, context: Context, trial: Array, hyper: Any, carried: Carried, batch: Batch, active: Array
     ) -> Carried:
         def one(trial: Array, hyper: Any, carried: Carried, batch: Batch, active: Array) -> Carried:
-            key = stepping_keys(seed, trial, step).minibatches
+            key = stepping_keys(seed, trial, context.step).minibatches
             batch = batch._replace(observation=batch.observation.astype(np.float32))  # of bytes, where it is these
-            new, _ = update(setup, stepped.context_at(step), hyper, carried, batch, key)
+            new, _ = update(setup, context, hyper, carried, batch, key)
             keep = functools.partial(jax.numpy.where, active)
             return new._replace(learner=jax.tree.map(keep, new.learner, carried.learner))
 
@@ -79,6 +78,29 @@ def learning_program(setup: Any) -> Callable[..., Carried]:
 def whole(carried: Carried) -> Carried:
     """All that trials carry."""
     return carried
+
+
+class _Taken(NamedTuple):
+    """A step of all environments [width, environment …]."""
+
+    observation: HostArray  # that was acted in
+    action: HostArray
+    behaviour: HostArray  # the probability that the action had
+    reward: HostArray
+    terminated: HostArray
+    truncated: HostArray
+    after: HostArray  # the observation that the action led to, before a new episode began, if one did
+    mask: Any  # legal actions [width, environment, action] when it was acted, where they are told
+    mask_after: Any  # and in what the action led to
+
+
+class _Left(NamedTuple):
+    """Where each environment [lane] was after the last whole rollout, which is what a checkpoint is about."""
+
+    episode: HostArray  # int32: how many were begun before
+    length: HostArray  # int32: steps of the episode under way
+    observation: HostArray
+    actions: dict[int, list[int]]  # of episodes that have ended since
 
 
 class _Way(NamedTuple):
@@ -109,13 +131,14 @@ class _Group:
         put = functools.partial(jax.device_put, device=device)
         self._trial, self._hyper, self.carried = put(jax.tree.map(lambda x: x[place], own))
         self._act, self._learn = acting_program(experiment.setup), learning_program(experiment.setup)
+        self._value = stepped.valuing_program(experiment.setup)
         lanes = np.arange(real * self._environments)
         workers = limits.workers_for(len(lanes))
         self._cohorts = [lanes[worker::workers] for worker in range(workers)]
         build, spaces = environment.build, environment.spaces
         self.fleet = Fleet(environment.name, build, spaces, self._limit, self._cohorts, limits, whole=False)
         self.board = self.fleet.board
-        # where each environment was after the last whole step, which is what a checkpoint is about
+        # where each environment is
         self._episode = np.zeros(len(lanes), np.int32)
         self._length = np.zeros(len(lanes), np.int32)
         self._earned = np.zeros(len(lanes), np.float64)
@@ -151,6 +174,11 @@ class _Group:
         self._reset(lanes)
         self._wait()
         self._observation[:] = self.board.observation[lanes, 0]
+        self._leave()
+
+    def _leave(self) -> None:
+        """Note where the environments are, for checkpoints."""
+        self._left = _Left(self._episode.copy(), self._length.copy(), self._observation, {})
 
     def go_back(self, way: _Way, observation: HostArray) -> None:
         """Play episodes that were under way again.
@@ -179,19 +207,25 @@ class _Group:
                 where = f"trial {trial}, episode {int(self._episode[lane]) + 1}: "
                 words = "differs when the same seed and actions are played again: an exact resume needs it not to"
                 raise EnvironmentFault(self.fleet.name, where, "observation", words)
+        self._leave()
 
     def way(self) -> tuple[_Way, HostArray]:
-        """How to come back to where the environments are, and what they show there."""
-        actions = [self.board.action[lane, :length].tolist() for lane, length in enumerate(self._length)]
-        return _Way(self._episode.copy(), actions), self._observation.copy()
+        """How to come back to where the environments were left, and what they showed there."""
+        episode, lengths, observation, kept = self._left
+        actions = [
+            kept[lane] if lane in kept else self.board.action[lane, :length].tolist()
+            for lane, length in enumerate(lengths)
+        ]
+        return _Way(episode, actions), observation.copy()
 
-    def advance(self, first: int, steps: int, active: HostArray) -> stepped.Ended:
-        """Take steps from number `first` on; returns the episodes that ended [steps, real trials, environments]."""
-        shape = (steps, self.real, self._environments)
+    def advance(self, first: int, rollouts: int, active: HostArray) -> stepped.Ended:
+        """Take rollouts from number `first` on; returns the episodes that ended [steps, real trials, environments]."""
+        steps = self._experiment.rollout_steps
+        shape = (rollouts * steps, self.real, self._environments)
         ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
-        for number in range(steps):
-            returns, lengths = self._step(first + number, active)
-            ended.episode_return[number], ended.length[number] = returns, lengths
+        for number in range(rollouts):
+            own = slice(number * steps, (number + 1) * steps)
+            self._rollout(first + number, active, stepped.Ended(*(x[own] for x in ended)))
         return ended
 
     def _padded(self, values: HostArray) -> HostArray:
@@ -204,11 +238,43 @@ class _Group:
         board = self.board
         return self._padded(board.legal(np.arange(len(board.time)), board.time)) if self._masked else ()
 
-    def _step(self, step: int, active: HostArray) -> tuple[HostArray, HostArray]:
-        board, seed, now = self.board, np.uint32(self._experiment.seed), np.int32(step)
+    def _rollout(self, number: int, active: HostArray, ended: stepped.Ended) -> None:
+        """Take a rollout and learn from it; the episodes that end are written into `ended` [steps, …]."""
+        seed, steps, own = np.uint32(self._experiment.seed), self._experiment.rollout_steps, active[self._place]
+        taken = []
+        for time in range(steps):
+            if time:
+                self._see(self._begin(ended.length[time - 1]))
+            now, ended.episode_return[time], ended.length[time] = self._step(number * steps + time, active)
+            taken.append(now)
+        all_: _Taken = jax.tree.map(lambda *steps: np.stack(steps, axis=1), *taken)
+        parts: Any = {  # on the host
+            "observation": np.concatenate([all_.observation, all_.after[:, -1:]], axis=1),
+            "action": all_.action,
+            "reward": all_.reward,
+            "terminated": all_.terminated,
+            "truncated": all_.truncated,
+            "valid": np.broadcast_to(own[:, None, None], all_.action.shape),
+            "behaviour": all_.behaviour,
+            "value_beyond": self._value_beyond(all_),
+            "mask": np.concatenate([all_.mask, all_.mask_after[:, -1:]], axis=1) if self._masked else (),
+        }
+        begun = self._begin(ended.length[-1])  # which takes place while the trials learn
+        context = self._context(number * steps)
+        self.carried = self._learn(seed, context, self._trial, self._hyper, self.carried, Batch(**parts), own)
+        self._leave()
+        self._see(begun)
+
+    def _context(self, step: int) -> Context:
+        return stepped.context_at(np.int32(step), np.int32(self._experiment.updates))
+
+    def _step(self, step: int, active: HostArray) -> tuple[_Taken, HostArray, HostArray]:
+        """Take a step of all environments, and give returns and lengths of the episodes that ended with it."""
+        board, seed = self.board, np.uint32(self._experiment.seed)
         seen, mask = self._padded(self._observation), self._mask()
         state = self.carried.learner
-        action, behaviour = on_host(self._act(seed, now, self._trial, self._hyper, state, seen, mask))
+        acted = self._act(seed, self._context(step), self._trial, self._hyper, state, seen, mask)
+        action, behaviour = on_host(acted)
         lanes = np.flatnonzero(np.repeat(active[self._place[: self.real]], self._environments))
         time = self._length[lanes]
         board.action[lanes, time] = action[: self.real].reshape(-1)[lanes]
@@ -219,34 +285,47 @@ class _Group:
         reward[lanes] = board.reward[lanes, time]
         status = np.full(len(self._episode), boards.RUNNING, np.uint8)
         status[lanes] = board.status[lanes]
-        after = self._observation.copy()
-        after[lanes] = board.shown(lanes, time + 1)
-        steps: Any = {  # on the host
-            "observation": np.stack([seen, self._padded(after)], axis=1),
-            "action": action[:, None],
-            "reward": self._padded(reward)[:, None],
-            "terminated": self._padded(status == boards.TERMINATED)[:, None],
-            "truncated": self._padded(status == boards.TRUNCATED)[:, None],
-            "valid": np.broadcast_to(active[self._place][:, None, None], (len(self._place), 1, self._environments)),
-            "behaviour": behaviour[:, None],
-            "mask": np.stack([mask, self._mask()], axis=1) if self._masked else (),
-        }
-        batch = Batch(**steps)
-        over = status != boards.RUNNING
-        begun = np.flatnonzero(over)
+        self._observation = self._observation.copy()
+        self._observation[lanes] = board.shown(lanes, time + 1)
         self._earned += reward
         self._length[lanes] += 1
+        over = status != boards.RUNNING
         returns = np.where(over, self._earned, 0).astype(np.float32).reshape(self.real, -1)
         lengths = np.where(over, self._length, 0).astype(np.int32).reshape(self.real, -1)
-        self._observation = after
+        taken = _Taken(
+            observation=seen,
+            action=action,
+            behaviour=behaviour,
+            reward=self._padded(reward),
+            terminated=self._padded(status == boards.TERMINATED),
+            truncated=self._padded(status == boards.TRUNCATED),
+            after=self._padded(self._observation),
+            mask=mask,
+            mask_after=self._mask(),
+        )
+        return taken, returns, lengths
+
+    def _value_beyond(self, taken: _Taken) -> HostArray:
+        """What the states [width, step, environment] are worth in which episodes were cut off, where that counts."""
+        if not stepped.wants_value_beyond(self._experiment.setup) or not taken.truncated.any():
+            return np.zeros_like(taken.reward)
+        worth = on_host(self._value(self.carried.learner, taken.after, taken.mask_after))
+        return np.where(taken.truncated, worth, np.float32(0))
+
+    def _begin(self, lengths: HostArray) -> HostArray:
+        """Ask for new episodes where one has ended, of some length [real, environment]; `_see` what they show."""
+        begun = np.flatnonzero(lengths)
+        for lane in begun.tolist():
+            self._left.actions.setdefault(lane, self.board.action[lane, : self._left.length[lane]].tolist())
         self._episode[begun] += 1
         self._length[begun], self._earned[begun], self._observation[begun] = 0, 0, 0
-        if len(begun):  # which takes place while the trials learn
-            self._reset(begun)
-        self.carried = self._learn(seed, now, self._trial, self._hyper, self.carried, batch, active[self._place])
+        self._reset(begun)
+        return begun
+
+    def _see(self, begun: HostArray) -> None:
+        """Wait for what was asked for, and look at the first observations of the episodes that have begun."""
         self._wait()
-        self._observation[begun] = board.observation[begun, 0]
-        return returns, lengths
+        self._observation[begun] = self.board.observation[begun, 0]
 
 
 class HostedTrials:
@@ -265,7 +344,7 @@ class HostedTrials:
         self._experiment = experiment
         groups = math.ceil(experiment.trials / width)
         share = limits._replace(workers=max(1, (limits.workers or len(jax.devices())) // groups))
-        self._step = int(np.max(carried.learner.update))
+        self._rollout = int(np.max(carried.learner.update))
         self._groups: list[_Group] = []
         self._threads = concurrent.futures.ThreadPoolExecutor(groups, thread_name_prefix="mac-trials")
         try:
@@ -295,11 +374,11 @@ class HostedTrials:
         way = _Way(episode[own].ravel(), [lane[lane >= 0].tolist() for lane in lanes])
         group.go_back(way, observation[own].reshape(len(lanes), -1))
 
-    def advance(self, steps: int, active: HostArray) -> stepped.Ended:
+    def advance(self, rollouts: int, active: HostArray) -> stepped.Ended:
         """See `Trials`."""
-        step = self._step
-        parts = self._each(lambda group: group.advance(step, steps, active))
-        self._step += steps
+        first = self._rollout
+        parts = self._each(lambda group: group.advance(first, rollouts, active))
+        self._rollout += rollouts
         return stepped.Ended(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
 
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:

@@ -1,4 +1,4 @@
-"""A study whose learner is called after every step of several environments: all trials advance together.
+"""A study whose learner is called after every rollout of several environments: all trials advance together.
 
 Who plays is one of two: `CompiledTrials`, environments as JAX programs, or `HostedTrials`, environments in worker
 processes. Everything else, from curves to checkpoints, is the same for both.
@@ -43,8 +43,8 @@ def choose_width(experiment: Experiment, trials: int) -> int:
 class Trials(Protocol):
     """All trials of an experiment at play, at the same step."""
 
-    def advance(self, steps: int, active: Array) -> stepped.Ended:
-        """Take so many steps of all environments of the trials that are active [trials].
+    def advance(self, rollouts: int, active: Array) -> stepped.Ended:
+        """Take so many rollouts of all environments of the trials that are active [trials], and learn from each.
 
         Returns the episodes that ended [steps, trials, environments], on the host.
         """
@@ -88,30 +88,31 @@ class CompiledTrials:
             own = (experiment.trial_numbers(), experiment.hyper_of_trials(), carried)
             own = jax.device_put(jax.tree.map(lambda x, place=place: x[place], own), self._sharding)
             self._blocks.append(_Block(place, *own))
-        self._step = int(np.max(carried.learner.update))
+        self._rollout = int(np.max(carried.learner.update))
 
-    def advance(self, steps: int, active: Array) -> stepped.Ended:
+    def advance(self, rollouts: int, active: Array) -> stepped.Ended:
         """See `Trials`.
 
         Raises:
             EnvironmentFault: a state has no legal action; its trial stands still before it.
         """
+        steps = rollouts * self._experiment.rollout_steps
         shape = (steps, self._experiment.trials, self._experiment.environments)
         stuck: list[tuple[int, int]] = []  # a trial's place, and the step of an episode
         ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
         on_devices = functools.partial(jax.device_put, device=self._sharding)
-        first, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (self._step, steps))
+        first, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (self._rollout, rollouts))
         for number, block in enumerate(self._blocks):
-            seed = np.uint32(self._experiment.seed)
+            same = (np.uint32(self._experiment.seed), np.int32(self._experiment.updates))
             playing = on_devices(active[block.place])
-            segment = self._program(seed, block.trial, block.hyper, block.carried, first, count, playing)
+            segment = self._program(*same, block.trial, block.hyper, block.carried, first, count, playing)
             self._blocks[number] = block._replace(carried=segment.carried)
             for all_, new in zip(ended, on_host(segment.ended), strict=True):
                 all_[:, block.place] = np.moveaxis(new, 0, 1)[:steps]
             if self._experiment.setup.masked:
                 nowhere = on_host(segment.stuck)[:, :steps].max(axis=(1, 2))
                 stuck += [(block.place[lane], nowhere[lane]) for lane in np.flatnonzero(nowhere)]
-        self._step += steps
+        self._rollout += rollouts
         if stuck:
             place, step = min(stuck)
             trial = int(self._experiment.trial_numbers()[place])
@@ -161,7 +162,7 @@ class SteppedStudy:
             else CompiledTrials(experiment, environment, width, carried)
         )
         self._played = self.curves.played
-        self._seconds_per_step = math.inf  # of all trials; unknown yet
+        self._seconds_per_rollout = math.inf  # of all trials; unknown yet
         self._recent = float("nan")
         self.newly_evaluated: list[int] = []
 
@@ -226,15 +227,16 @@ class SteppedStudy:
 
     def _train(self, active: Array) -> None:
         now = int(self._calls[active].min())
-        affordable = max(1, min(stepped.SEGMENT_CAPACITY, int(SEGMENT_SECONDS / self._seconds_per_step)))
-        steps = min(affordable, self._barrier(now) - now)
+        affordable = int(SEGMENT_SECONDS / self._seconds_per_rollout)
+        possible = min(self._barrier(now) - now, stepped.segment_capacity(self.experiment.setup))
+        rollouts = max(1, min(affordable, possible))
         started = time.perf_counter()
-        ended = self._trials.advance(steps, active)
+        ended = self._trials.advance(rollouts, active)
         elapsed = time.perf_counter() - started
-        # the first call compiles: what it took says nothing about a step
-        first_call = math.isinf(self._seconds_per_step)
-        self._seconds_per_step = SEGMENT_SECONDS / 8 if first_call else elapsed / steps
-        self._calls[active] += steps
+        # the first call compiles: what it took says nothing about a rollout
+        first_call = math.isinf(self._seconds_per_rollout)
+        self._seconds_per_rollout = SEGMENT_SECONDS / 8 if first_call else elapsed / rollouts
+        self._calls[active] += rollouts
         self._record(ended, now)
 
     def _barrier(self, now: int) -> int:
@@ -247,7 +249,7 @@ class SteppedStudy:
         return min(moment for moment in moments if moment > now)
 
     def _record(self, ended: stepped.Ended, first: int) -> None:
-        """Put the episodes that ended into the curves, by the step with which they did."""
+        """Put the episodes that ended from the rollout `first` on into the curves, by the step with which they did."""
         over = ended.length > 0
         counts = over.sum(axis=(0, 2))
         needed = int((self._played + counts).max())
@@ -259,7 +261,8 @@ class SteppedStudy:
             columns = slice(self._played[trial], self._played[trial] + counts[trial])
             self.curves.returns[trial, columns] = ended.episode_return[step, trial, environment]
             self.curves.lengths[trial, columns] = ended.length[step, trial, environment]
-            self.curves.ends[trial, columns] = (first + step + 1) * self.experiment.steps_per_update
+            before = first * self.experiment.steps_per_update
+            self.curves.ends[trial, columns] = before + (step + 1) * self.experiment.environments
         self._played = self._played + counts
         if over.any():
             self._recent = float(ended.episode_return[over].mean())

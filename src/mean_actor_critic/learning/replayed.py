@@ -11,7 +11,6 @@ algorithms apart (`ADVANTAGES`), and nothing else does. All scales are learned, 
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -49,17 +48,10 @@ class State(NamedTuple):
     observed: scales.Observed
     returns: scales.Returns
     spread: scales.Average  # of advantages
-    health: "Health"
+    health: scales.Health
     novelty: Any  # a `Novelty`, or () without
     update: Int[Array, ""]  # calls of `learn` so far
     diverged_at: Int[Array, ""]  # the call (from 1) that was not finite; 0: none
-
-
-class Health(NamedTuple):
-    """What updates say of themselves, averaged over the latest: for people, not for learning."""
-
-    entropy: scales.Average  # of the policy, as a share of the uniform policy's; 0 without a policy
-    error: scales.Average  # mean square of the critics' error, in units of rewards after scaling
 
 
 class Actor(NamedTuple):
@@ -131,7 +123,7 @@ def init(setup: Setup, shapes: Shapes, key: Array) -> State:
         observed=scales.no_observations(size),
         returns=scales.no_returns(setup.environments),
         spread=scales.NOTHING,
-        health=Health(scales.NOTHING, scales.NOTHING),
+        health=scales.UNKNOWN,
         novelty=novelty.init(novelty_key, size, tabular) if setup.novelty else (),
         update=jnp.int32(0),
         diverged_at=jnp.int32(0),
@@ -312,7 +304,7 @@ def _update(setup: Setup, hyper: Hyper, state: State, lesson: Lesson) -> State:
         return _loss(setup, hyper, state.spread, rows, reward, lagging, online)
 
     gradient, notes = jax.grad(loss, has_aux=True)(state.networks)
-    health = Health(*map(scales.averaged, state.health, (notes.entropy, notes.error)))
+    health = scales.Health(*map(scales.averaged, state.health, (notes.entropy, notes.error)))
     networks, optimizer = _OPTIMIZER.step(state.networks, gradient, state.optimizer, hyper.learning_rate)
     targets = jax.tree.map(lambda lag, now: lag + hyper.target_rate * (now - lag), state.targets, networks)
     learned = {"networks": networks, "targets": targets, "optimizer": optimizer}
@@ -356,7 +348,7 @@ def _loss(
         of_policy = -sum_over_actions(jax.lax.stop_gradient(aim) * log_policy)
     else:
         of_policy = -sum_over_actions(policy * relative * log_policy) - hyper.entropy_weight * entropy
-    share = jnp.sum(weight * entropy) / _most_entropy(weight, q.shape[-1], rows.mask)
+    share = jnp.sum(weight * entropy) / scales.most_entropy(weight, q.shape[-1], rows.mask)
     return total + jnp.sum(weight * of_policy), _Notes(spread, share, mean_error)
 
 
@@ -365,13 +357,6 @@ def _mean_over_actions(x: Float[Array, "*n action"], mask: Any) -> Float[Array, 
     if isinstance(mask, tuple):
         return jnp.mean(x, axis=-1)
     return jnp.sum(x, axis=-1, where=mask) / jnp.maximum(jnp.sum(mask, axis=-1), 1)
-
-
-def _most_entropy(weight: Float[Array, "*n"], actions: int, mask: Any) -> Any:
-    """The entropy of the uniform policy in states of so much weight; above 0, also where there is no choice."""
-    if isinstance(mask, tuple):
-        return math.log(max(2, actions))
-    return jnp.maximum(jnp.sum(weight * jnp.log(jnp.maximum(jnp.sum(mask, axis=-1), 1))), 1e-6)
 
 
 def improved(

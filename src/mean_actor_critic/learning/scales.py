@@ -1,5 +1,6 @@
 """Running statistics that make settings independent of an environment's units: of observations, returns, advantages."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -118,3 +119,20 @@ def averaged(average: Average, value: Float[Array, ""]) -> Average:
     """Count another value in."""
     n = average.n + 1
     return Average(average.mean + jnp.maximum(1 / n, 1 / MEMORY) * (value - average.mean), n)
+
+
+class Health(NamedTuple):
+    """What updates say of themselves, averaged over the latest: for people, not for learning."""
+
+    entropy: Average  # of the policy, as a share of the uniform policy's; 0 without a policy
+    error: Average  # mean square of the critics' error, where returns have about size 1
+
+
+UNKNOWN = Health(NOTHING, NOTHING)  # before the first update
+
+
+def most_entropy(weight: Float[Array, "*n"], actions: int, mask: Any) -> Any:
+    """The entropy of the uniform policy in states of so much weight; above 0, also where there is no choice."""
+    if isinstance(mask, tuple):
+        return math.log(max(2, actions))
+    return jnp.maximum(jnp.sum(weight * jnp.log(jnp.maximum(jnp.sum(mask, axis=-1), 1))), 1e-6)

@@ -5,6 +5,7 @@ import numpy as np
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.checks import settings_as_words
+from mean_actor_critic.spec.learners import GENERAL
 from mean_actor_critic.trees import Array
 
 ENOUGH = 20  # episodes of a trial before anything is said of its returns
@@ -37,7 +38,7 @@ def advice(run: Run) -> list[str]:
     if collapsed.any():
         lines.append(
             f"{_count(collapsed)} settled on actions before returns rose: look at {first}the rewards, or raise "
-            "uniform_pull"
+            f"{'uniform_pull' if run.experiment.learner == GENERAL else 'entropy_weight'}"
         )
     if flat.any():
         lines.append(

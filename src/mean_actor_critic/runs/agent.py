@@ -273,7 +273,8 @@ def _template_of_stacks(setup: Any, spaces: Spaces) -> Networks:
     size = _blank_array((spaces.observation_size,))
     has_policy = POLICY in algorithm_of(setup.algorithm).parts
     policy = _blank(shapes, (1 if has_policy else setup.critics,))
-    return Networks(policy, _blank(shapes, (setup.critics,)), Scale(size, size) if setup.scales_observations else ())
+    critics = _blank(shapes, (setup.critics,)) if setup.critics else ()
+    return Networks(policy, critics, Scale(size, size) if setup.scales_observations else ())
 
 
 def _blank(shapes: Any, leading: tuple[int, ...] = ()) -> Any:

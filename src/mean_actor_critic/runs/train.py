@@ -81,7 +81,7 @@ def train(
         environment: a Gymnasium id such as "LunarLander-v3" or "ALE/Pong-v5" ("package:Id-v0" imports the package
             first), a callable that makes a gymnasium.Env, "module:callable", or a functional environment (`FuncEnv`),
             which needs `max_episode_steps`.
-        algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce", "reinforce", on games "a2c";
+        algorithm: "mac", "advantage_actor_critic", "actor_critic", "advantage_reinforce", "reinforce", "a2c";
             or an estimator of your own: a function from `Evidence` to weights [time, action].
         trials: how many.
         steps: the budget of each trial in agent steps; 100 000 by default, on games 50 million (frames are four times
@@ -95,7 +95,8 @@ def train(
         engine: "compiled" for JAX programs, "hosted" for environments in worker processes, "atari" for ALE's emulators;
             "auto" chooses.
         learner: "replayed", with one setting for every environment, which is the default; "episodic", the paper's, also
-            where `episodes`, a preset, or a setting or algorithm of its own is asked for; on games "rollout".
+            where `episodes`, a preset, or a setting or algorithm of its own is asked for; "rollout", which has short
+            rollouts of several environments as A2C does, on games and for "a2c".
         network: your own in the place of ours, for each critic and the policy: an object with `init(key, observation)`
             and `apply(weights, observation)`, such as a flax module, or the two functions as a pair. Observations are
             shown as the environment has them, in a batch [n, …] and unscaled; features [n, f] are to come of them, on

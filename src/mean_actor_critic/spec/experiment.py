@@ -28,7 +28,11 @@ SOLVED_OVER = 100  # episodes whose mean return `until` is about
 SOLVED_EVERY = 10  # episodes between two looks at it
 # Where usual values are not those of the settings: games are evaluated as in the paper,
 _USUAL_ON_GAMES: dict[str, Any] = {"evaluation_interval": 200_000, "evaluation_episodes": 50}
-_USUAL_BY_STEPS: dict[str, Any] = {"evaluation_greedy": True}  # and other learners than the paper's in both ways
+_USUAL_BY_STEPS: dict[str, Any] = {"evaluation_greedy": True}  # other learners than the paper's in both ways,
+_USUAL_BY_ROLLOUTS: dict[str, Any] = {  # and what the paper's Atari learner has on games does not do elsewhere
+    "rollout_steps": 5, "clip_rewards": False, "time_limit": "bootstrap", "learning_rate": 1e-3, "policy_weight": 1.0,
+    "entropy_weight": 0.01, "value_weight": 1.0, "gradient_norm": 2.0,
+}  # fmt: skip
 _RENAMED = {"evaluation_games": "evaluation_episodes"}  # settings in files of format 2
 
 
@@ -68,6 +72,8 @@ def _usual_values(engine: str, learner: str) -> dict[str, Any]:
     """Of settings where they are not the settings' own, by name."""
     if engine == "atari":
         return _USUAL_ON_GAMES
+    if learner == "rollout":
+        return {**_USUAL_BY_STEPS, **_USUAL_BY_ROLLOUTS}
     return _USUAL_BY_STEPS if LEARNERS[learner].unit == STEPS else {}
 
 
@@ -75,7 +81,7 @@ def settings_for_engine(engine: str, learner: str | None = None) -> dict[str, Se
     """All settings of a learner on an engine, by name, with the values that are usual there."""
     learner = learner or learners_on(engine)[0]
     spec, usual = LEARNERS[learner], _usual_values(engine, learner)
-    found = settings_of(RULES[engine], spec.setup, spec.hyper, EVALUATIONS[engine])
+    found = settings_of(RULES[engine], spec.setups[engine], spec.hyper, EVALUATIONS[engine])
     return {name: s._replace(default=usual.get(name, s.default)) for name, s in found.items()}
 
 
@@ -187,7 +193,7 @@ class Experiment:
     def clock(self) -> Clock:
         """When its learner is called: after each episode, or after so many agent steps of all its environments."""
         unit = LEARNERS[self.learner].unit
-        return Clock(unit, self.environments * getattr(self.setup, "rollout_steps", 1) if unit == STEPS else 1)
+        return Clock(unit, self.environments * self.rollout_steps if unit == STEPS else 1)
 
     @property
     def episodes(self) -> int | None:
@@ -205,6 +211,11 @@ class Experiment:
     def environments(self) -> int:
         """Environments of a trial, stepped together."""
         return self.rules.environments if isinstance(self.rules, GameRules) else getattr(self.setup, "environments", 1)
+
+    @property
+    def rollout_steps(self) -> int:
+        """Steps of each environment between two updates."""
+        return getattr(self.setup, "rollout_steps", 1)
 
     @property
     def steps_per_update(self) -> int:
@@ -357,7 +368,7 @@ def make_experiment(
     learner = usual_learner(algorithm, engine) if learner is None else learner
     if learner not in LEARNERS:
         raise unknown_name("learner", learner, LEARNERS)
-    if engine not in LEARNERS[learner].engines:
+    if engine not in LEARNERS[learner].setups:
         raise InputError("learner", learner, f"{', '.join(learners_on(engine))}, on the {engine} engine")
     name, estimator = checked_algorithm(algorithm, learner)
     if engine == "atari" and (not isinstance(environment, str) or not environment.startswith(GAME)):
@@ -365,14 +376,14 @@ def make_experiment(
     trials = require_whole("trials", trials, *(GAME_TRIALS if engine == "atari" else TRIALS))
     budget = _checked_budget(budget, learner)
     spec, checked = LEARNERS[learner], _checked_settings(settings, name, engine, learner, trials)
-    more = {"algorithm": name, "estimator": estimator, **_own_network(network, spec.setup)}
+    more = {"algorithm": name, "estimator": estimator, **_own_network(network, spec.setups[engine])}
 
     def own(kind: type[Any], **more: Any) -> Any:
         return kind(**more, **{key: checked[key] for key in settings_of(kind) if key in checked})
 
     experiment = Experiment(
         environment,
-        own(spec.setup, **more),
+        own(spec.setups[engine], **more),
         own(spec.hyper),
         own(RULES[engine]),
         own(EVALUATIONS[engine]),

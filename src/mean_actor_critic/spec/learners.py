@@ -1,7 +1,7 @@
 """Which learners there are, and the settings of each: `…Setup` shapes compiled programs, `…Hyper` flows through them.
 
 The fields below are the only place where a setting's default, meaning and limits are written. A learner is a module in
-`learning` that holds a `Learner`, and an entry in `LEARNERS`.
+`learning` that holds a `Learner`, named by its setup, and an entry in `LEARNERS`.
 """
 
 import dataclasses
@@ -41,6 +41,7 @@ class EpisodicSetup:
     """Everything that shapes the compiled program. Equal setups share one compilation."""
 
     learner: ClassVar[str] = "episodic"
+    module: ClassVar[str] = "mean_actor_critic.learning.episodic"
 
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
@@ -79,49 +80,7 @@ class EpisodicHyper:
     baseline_decay: Any = number(0.9, 0.0, 0.999999, "weight of the past in the running-average return", BASELINE)
 
 
-# --- rollout: the paper's Atari learner ------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class RolloutSetup:
-    """Everything that shapes the compiled programs."""
-
-    learner: ClassVar[str] = "rollout"
-
-    algorithm: str = "mac"
-    estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
-    masked: bool = False  # only legal actions are taken: the environment tells which
-    rollout_steps: int = whole(1, "steps of each environment between updates: the n of n-step returns", high=1000)
-    clip_rewards: bool = switch(True, "learn from the signs of rewards; scores are never clipped")
-    time_limit: str = choice(
-        "terminal", ("bootstrap", "terminal"), "what a cut-off means: an unfinished game, or an end"
-    )
-    schedule: str = choice("constant", ("constant", "linear"), "of the learning rate; linear falls to 0 at the end")
-    pipelined: bool = switch(
-        False, "emulators play while the learner learns: faster, and actions come from weights one update old"
-    )
-
-    @property
-    def has_state_values(self) -> bool:
-        """Whether the critic values states, not actions."""
-        return STATE_VALUES in algorithm_of(self.algorithm).parts
-
-
-@dataclasses.dataclass(frozen=True)
-class RolloutHyper:
-    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
-
-    learning_rate: Any = number(1.5e-3, 0.0, 1e9, "of RMSProp, for the whole network")
-    discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
-    policy_weight: Any = number(0.1, 0.0, 1e9, "of the policy's loss in the sum")
-    entropy_weight: Any = number(0.001, 0.0, 1e9, "of the policy's entropy, which is to stay high")
-    value_weight: Any = number(0.5, 0.0, 1e9, "of the critic's loss, half a squared error")
-    gradient_norm: Any = number(0.5, 1e-9, 1e9, "a longer gradient is shortened to this")
-    rms_decay: Any = number(0.99, 0.0, 1.0, "weight of the past in the mean of squared gradients")
-    rms_epsilon: Any = number(1e-5, 1e-30, 1e9, "added to that mean before the root is taken")
-
-
-# --- replayed: one setting for every environment ---------------------------------------------------------------------
+# --- what learners for any environment know of observations -----------------------------------------------------------
 
 # Kinds of the parts of an observation: numbers; one 1 among 0s; any 0s and 1s; pixels.
 VECTOR, CHOICE, BINARY, IMAGE = "vector", "choice", "binary", "image"
@@ -145,11 +104,103 @@ def all_in_bytes(parts: Sequence[Part]) -> bool:
     return bool(parts) and all(part.in_bytes for part in parts)
 
 
+# --- rollout: the paper's Atari learner, on games and everywhere else ------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutSetup:
+    """What shapes the compiled programs on every engine. The defaults are the paper's, for games."""
+
+    learner: ClassVar[str] = "rollout"
+
+    algorithm: str = "mac"
+    estimator: Callable[..., Any] | None = None  # a function that was given in the place of a known algorithm's
+    masked: bool = False  # only legal actions are taken: the environment tells which
+    rollout_steps: int = whole(1, "steps of each environment between updates: the n of n-step returns", high=1000)
+    clip_rewards: bool = switch(True, "learn from the signs of rewards; scores are never clipped")
+    time_limit: str = choice(
+        "terminal", ("bootstrap", "terminal"), "what a cut-off means: an unfinished episode, or an end"
+    )
+    schedule: str = choice("constant", ("constant", "linear"), "of the learning rate; linear falls to 0 at the end")
+
+    @property
+    def has_state_values(self) -> bool:
+        """Whether the critic values states, not actions."""
+        return STATE_VALUES in algorithm_of(self.algorithm).parts
+
+
+@dataclasses.dataclass(frozen=True)
+class GameRolloutSetup(RolloutSetup):
+    """Everything that shapes the compiled programs on Atari games, which have the paper's network."""
+
+    module: ClassVar[str] = "mean_actor_critic.learning.rollout"
+
+    pipelined: bool = switch(
+        False, "emulators play while the learner learns: faster, and actions come from weights one update old"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneralRolloutSetup(RolloutSetup):
+    """Everything that shapes the compiled program on other environments, whose networks follow what they show."""
+
+    module: ClassVar[str] = "mean_actor_critic.learning.rollout_general"
+    critics: ClassVar[int] = 0  # networks beside the policy's own, which has a head for values
+
+    parts: tuple[Part, ...] = ()  # of observations, in their order when flattened
+    network: GivenNetwork | None = None  # a user's own, which sees observations as they are
+    environments: int = whole(8, "environments of a trial, stepped together", high=1024)
+    hidden: tuple[int, ...] = setting((64, 64), _WIDTHS)
+    layer_norm: bool = switch(False, "normalise what each layer computes over its units")
+    normalize_observations: bool = switch(
+        True, "scale observations by what was seen of them; where there are images, they always are"
+    )
+    scale_rewards: bool = switch(True, "divide rewards by the size of returns")
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Units of the hidden layers."""
+        return self.hidden
+
+    @property
+    def scales_observations(self) -> bool:
+        """Whether observations are scaled by what was seen of them."""
+        images = any(part.kind == IMAGE for part in self.parts)
+        return self.network is None and (self.normalize_observations or images)
+
+    def outputs_for(self, actions: int) -> int:
+        """Outputs of the network: a logit for each action, then the critic's values."""
+        return actions + (1 if self.has_state_values else actions)
+
+    def actions_among(self, outputs: int) -> int:
+        """How many of so many outputs are logits: the inverse."""
+        return outputs - 1 if self.has_state_values else outputs // 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutHyper:
+    """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
+
+    learning_rate: Any = number(1.5e-3, 0.0, 1e9, "of RMSProp, for the whole network")
+    discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
+    policy_weight: Any = number(0.1, 0.0, 1e9, "of the policy's loss in the sum")
+    entropy_weight: Any = number(0.001, 0.0, 1e9, "of the policy's entropy, which is to stay high")
+    value_weight: Any = number(0.5, 0.0, 1e9, "of the critic's loss, half a squared error")
+    gradient_norm: Any = number(0.5, 1e-9, 1e9, "a longer gradient is shortened to this")
+    rms_decay: Any = number(0.99, 0.0, 1.0, "weight of the past in the mean of squared gradients")
+    rms_epsilon: Any = number(1e-5, 1e-30, 1e9, "added to that mean before the root is taken")
+
+
+# --- replayed: one setting for every environment ---------------------------------------------------------------------
+
+
 @dataclasses.dataclass(frozen=True)
 class ReplayedSetup:
     """Everything that shapes the compiled program."""
 
     learner: ClassVar[str] = "replayed"
+    module: ClassVar[str] = "mean_actor_critic.learning.replayed"
+    rollout_steps: ClassVar[int] = 1  # of each environment between two calls of `learn`
 
     algorithm: str = "mac"
     estimator: Callable[..., Any] | None = None  # no function can be given in the place of a known algorithm's
@@ -215,7 +266,7 @@ class ReplayedHyper:
 
 # --- all of them -----------------------------------------------------------------------------------------------------
 
-Setup = EpisodicSetup | RolloutSetup | ReplayedSetup
+Setup = EpisodicSetup | GameRolloutSetup | GeneralRolloutSetup | ReplayedSetup
 Hyper = EpisodicHyper | RolloutHyper | ReplayedHyper
 
 
@@ -230,37 +281,29 @@ class LearnerSpec(NamedTuple):
     """What the world outside `learning` needs to know of a learner."""
 
     help: str
-    setup: type[Any]  # dataclasses of its settings
-    hyper: type[Any]
+    setups: dict[str, type[Any]]  # by the engines that can call it, of ENGINES: the dataclass of its settings there
+    hyper: type[Any]  # that of its numbers
     unit: str  # what its clock counts between two calls of `learn`: EPISODES or STEPS
-    engines: tuple[str, ...]  # that can call it, of ENGINES
-    module: str  # that holds it as LEARNER
 
 
 LEARNERS: dict[str, LearnerSpec] = {
     "episodic": LearnerSpec(
         "after each episode, critic steps on replayed data and one policy step (the paper's, for classic control)",
-        EpisodicSetup,
+        {"compiled": EpisodicSetup, "hosted": EpisodicSetup},
         EpisodicHyper,
         EPISODES,
-        ("compiled", "hosted"),
-        "mean_actor_critic.learning.episodic",
     ),
     "rollout": LearnerSpec(
-        "after each short rollout of several environments, one step of one network (the paper's, for Atari games)",
-        RolloutSetup,
+        "after each short rollout of several environments, one step of one network (A2C's way; the paper's on games)",
+        {"compiled": GeneralRolloutSetup, "hosted": GeneralRolloutSetup, "atari": GameRolloutSetup},
         RolloutHyper,
         STEPS,
-        ("atari",),
-        "mean_actor_critic.learning.rollout",
     ),
     "replayed": LearnerSpec(
         "after each step of several environments, updates on replayed runs of steps (for any environment)",
-        ReplayedSetup,
+        {"compiled": ReplayedSetup, "hosted": ReplayedSetup},
         ReplayedHyper,
         STEPS,
-        ("compiled", "hosted"),
-        "mean_actor_critic.learning.replayed",
     ),
 }
 
@@ -270,4 +313,4 @@ GENERAL = "replayed"  # the learner for environments that nothing was tuned for,
 
 def learners_on(engine: str) -> list[str]:
     """The learners that an engine can call, the usual one first."""
-    return [name for name, spec in LEARNERS.items() if engine in spec.engines]
+    return [name for name, spec in LEARNERS.items() if engine in spec.setups]

@@ -94,9 +94,6 @@ _BASELINES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# What the algorithms of the replayed learner need beyond its defaults: without a policy, something has to explore.
-_REPLAYED: dict[str, dict[str, Any]] = {"q_learning": {"exploration": 0.05}}
-
 TUNED, PAPER, PAPER_AREA = "tuned", "paper", "paper-area"
 PRESETS = {
     TUNED: {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "LunarLander-v3": LUNAR_LANDER},
@@ -110,6 +107,14 @@ class Start(NamedTuple):
 
     settings: dict[str, Any]
     origin: str  # in words, for people
+
+
+# Of learners that presets are not for: what algorithms need beyond the defaults, by name, and where these come from.
+_GENERAL = {
+    # without a policy, something has to explore
+    "replayed": Start({"q_learning": {"exploration": 0.05}}, "general: one setting for every environment"),
+    "rollout": Start({}, "general: those that A2C usually has"),
+}
 
 
 def start_from(
@@ -143,10 +148,10 @@ def start_from(
     if protocol is not None:
         raise InputError("protocol", protocol, f"an Atari game, {GAME}…-v5")
     limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
-    if learner == "replayed":
+    if learner in _GENERAL:
         if preset is not None:
             raise InputError("preset", preset, "the learner episodic, which presets are for")
-        return Start({**limit, **_REPLAYED.get(algorithm, {})}, "general: one setting for every environment")
+        return Start({**limit, **_GENERAL[learner].settings.get(algorithm, {})}, _GENERAL[learner].origin)
     name = TUNED if preset is None else preset
     like = "mac" if is_given(algorithm) else algorithm  # a function of a user's starts where MAC does
     found = settings_of_preset(environment, like, name)
