@@ -74,8 +74,14 @@ BAD_INPUT = {
     "no number to end at": ((*TRAIN, "--until", "nan"), ("until: nan", "a number")),
     "evaluations less than never": ((*TRAIN, "--evaluate-every", "-1"), ("evaluation_interval: -1", WHOLE)),
     "an unknown learner": ((*TRAIN, "--learner", "episodc"), ("learner", "'episodc'", "did you mean episodic?")),
-    "the learner of another engine": ((*TRAIN, "--learner", "rollout"), ("learner", "'rollout'", "episodic")),
-    "an algorithm of another engine": ((*TRAIN, "--algorithm", "a2c"), ("algorithm", "'a2c'", "by the learner")),
+    "the learner of another engine": (
+        ("train", "ALE/Pong-v5", "--learner", "episodic"),
+        ("learner", "'episodic'", "rollout"),
+    ),
+    "an algorithm of another engine": (
+        ("train", "ALE/Pong-v5", "--algorithm", "reinforce"),
+        ("algorithm", "'reinforce'", "by the learner rollout"),
+    ),
     "a protocol without a game": ((*TRAIN, "--protocol", "machado"), ("protocol", "'machado'", "Atari")),
     "a preset with a game": (("train", "ALE/Pong-v5", "--preset", "paper"), ("preset", "'paper'", "protocol")),
     "snapshots of a game": (("train", "ALE/Pong-v5", "--snapshots", "2"), ("snapshots", "episodes")),

@@ -25,9 +25,9 @@ _GROUPS = {
 
 
 def known_settings(engine: str, algorithm: str, learner: str | None = None) -> Mapping[str, Setting]:
-    """The settings by names, where the engine may still have to be found out and the learner may not exist."""
+    """The settings by names, where the engine may still have to be found out and the learner may not exist there."""
     known = engine if engine in ENGINES else "compiled"  # the others, which the environment decides on, are alike
-    return settings_for_engine(known, learner if learner in LEARNERS else usual_learner(algorithm, known))
+    return settings_for_engine(known, learner if learner in learners_on(known) else usual_learner(algorithm, known))
 
 
 def settings_at_hand(
