@@ -39,7 +39,9 @@ def sample_training(trials: int, workers: int, warm_up: int, steps: int, between
     samples: Samples = {"steps": [], "episodes": [], "main": [], "workers": []}
     study = open_study(RELEASED, trials, workers)
     try:
-        for goal in range(between, warm_up + steps + 1, between):
+        taken = 0
+        for moment in range(between, warm_up + steps + 1, between):
+            goal = max(moment, taken + between)  # a segment may have gone far past the moment, and past several
             while (taken := study.steps_taken) < goal:
                 study.advance()
             study.arrays()  # as for a checkpoint, so that what that leaves behind shows
