@@ -126,7 +126,7 @@ def test_a_masked_run_goes_on_in_mid_episode_to_the_same_bits(engine, tmp_path):
     assert longer.digest == train(ENGINES[engine], "replayed", tmp_path / "whole", steps=130, **more).digest
 
 
-LEARNING = {"episodic": {"episodes": 400}, "replayed": {"steps": 2400}}
+LEARNING = {"episodic": {"episodes": 400}, "replayed": {"steps": 2400}, "rollout": {"steps": 9600}}
 
 
 @pytest.mark.parametrize("learner", LEARNING)
@@ -175,12 +175,13 @@ def test_it_is_known_which_of_our_environments_tell(name):
 
 # --- learning --------------------------------------------------------------------------------------------------------
 
-N, STEPS, SIZE, COUNT = 5, 6, 3, 2  # actions, steps, numbers of an observation, environments: N is no other size here
+N, STEPS, SIZE, COUNT = 5, 7, 3, 2  # actions, steps, numbers of an observation, environments; see `of_fewer`
 SETUPS = {
     # without Adam, which makes much of what rounding leaves of a gradient
     "episodic": {"hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 12, "optimizer": "sgd"},
     "replayed": {"hidden": (8,), "environments": COUNT, "sequences": 4, "sequence_length": 3, "updates_per_step": 1,
                  "replay_capacity": 32, "warm_up": 0, "parts": (Part(VECTOR, (SIZE,)),)},
+    "rollout": {"hidden": (8,), "environments": COUNT, "rollout_steps": 3, "parts": (Part(VECTOR, (SIZE,)),)},
 }  # fmt: skip
 CASES = [
     ("episodic", "reinforce", {}),
@@ -191,6 +192,8 @@ CASES = [
     ("replayed", "q_learning", {}),
     ("replayed", "mac", {}),
     ("replayed", "mac", {"policy_step": "gradient", "critic_target": "tree_backup"}),
+    ("rollout", "mac", {}),
+    ("rollout", "a2c", {}),
 ]
 
 
@@ -219,6 +222,20 @@ def lesson_of(setup, hyper, allowed, seed):
             return state, batch, None
         index = random.integers(STEPS, size=memory.sampled)
         return state, batch, jax.tree.map(lambda rows: np.asarray(rows)[index], memory.rows(hyper, batch))
+    if setup.learner == "rollout":
+        shape = (setup.rollout_steps, COUNT)
+        batch = Batch(
+            action=actions(*shape),
+            reward=numbers(*shape),
+            terminated=random.random(shape) < 0.2,
+            valid=np.ones(shape, bool),
+            observation=numbers(shape[0] + 1, COUNT, SIZE),
+            truncated=np.zeros(shape, bool),
+            value_beyond=np.zeros(shape, np.float32),
+            behaviour=np.ones(shape, np.float32),
+            mask=np.broadcast_to(mask, (shape[0] + 1, COUNT, N)),
+        )
+        return state, batch, None
     shape = (*memory.sampled, memory.length)
     last = random.random(shape) < 0.2
     terminal = last & (random.random(shape) < 0.5)  # where there may be nothing to do
@@ -245,13 +262,21 @@ def lesson_of(setup, hyper, allowed, seed):
     return state, batch, rows
 
 
+def columns(x, some):
+    """The places in the last dimension of an array that are about some of the actions; None if it is about none.
+
+    There is one for each action, or two where a head is for policy and values, or one more for the state's value.
+    """
+    size = np.shape(x)[-1] if np.ndim(x) else 0
+    return {N: [*some], 2 * N: [*some, *(N + np.array(some))], N + 1: [*some, N]}.get(size)
+
+
 def of_fewer(tree, allowed):
     """The same in an environment that has no other actions."""
 
     def fewer(x):
-        if not hasattr(x, "_replace"):
-            return np.asarray(x)[..., allowed] if np.ndim(x) and np.shape(x)[-1] == N else x
-        return of_fewer(x, allowed)
+        some = columns(x, allowed)
+        return x if some is None else np.asarray(x)[..., some]
 
     if isinstance(tree, Batch | Rows | ring.Transitions):
         masks = {name: () for name in ("mask", "next_mask") if name in tree._fields}
@@ -281,17 +306,18 @@ def test_learning_is_that_of_an_environment_without_the_illegal_actions(learner,
     learned, _ = learning(setup)(hyper, *lesson)
     fewer, _ = learning(dataclasses.replace(setup, masked=False))(hyper, *(of_fewer(part, allowed) for part in lesson))
     # of Adam the averages: they are sums of gradients
-    part = {"replayed": "optimizer", "episodic": "policy"}[learner]
+    part = {"replayed": "optimizer", "episodic": "policy", "rollout": "network"}[learner]
     ours, theirs = (jax.tree.leaves(getattr(state, part)) for state in (of_fewer(learned, allowed), fewer))
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-6)
     forbidden = np.setdiff1d(np.arange(N), allowed)
-    networks = {"replayed": "networks", "episodic": "policy"}[learner]
+    networks = {"replayed": "networks", "episodic": "policy", "rollout": "network"}[learner]
     pairs = zip(*(jax.tree.leaves(getattr(state, networks)) for state in (learned, lesson[0])), strict=True)
-    heads = [pair for pair in pairs if pair[0].shape[-1] == N]
+    heads = [pair for pair in pairs if columns(pair[0], forbidden) is not None]
     assert len(heads) == 2  # weights and biases
     for new, old in heads:
-        np.testing.assert_array_equal(new[..., forbidden], old[..., forbidden])
+        some = columns(new, forbidden)[: len(forbidden)]
+        np.testing.assert_array_equal(new[..., some], old[..., some])
 
 
 masks = st.lists(st.booleans(), min_size=N, max_size=N).filter(any)
@@ -337,7 +363,7 @@ def test_every_estimator_gives_illegal_actions_nothing(name):
     random, mask = np.random.default_rng(0), jnp.array([[True, False, True, False, True]] * STEPS)
     policy = softmax(legal(jnp.asarray(random.normal(size=(STEPS, N)), jnp.float32), mask))
     evidence = Evidence(policy, jnp.asarray(random.normal(size=(STEPS, N))), jnp.ones(STEPS), jnp.float32(0),
-                        jnp.array([0, 2, 4] * 2), mask)  # fmt: skip
+                        jnp.array([0, 2, 4] * STEPS)[:STEPS], mask)  # fmt: skip
     assert (np.asarray(ESTIMATORS[name](evidence))[:, [1, 3]] == 0).all()
 
 
