@@ -88,7 +88,9 @@ def torso_shapes(parts: Sequence[Part], hidden: Sequence[int], outputs: int, lay
     for units in hidden:
         layers.append(normed((inputs, units)))
         inputs = units
-    return Torso(tuple(convolutions), tuple(layers), Layer((inputs, outputs), (outputs,)))
+    # A bias of choices' own weights would carry what was learned of some of them over to those never seen.
+    shared = bool(hidden) or any(part.kind != CHOICE for part in parts)
+    return Torso(tuple(convolutions), tuple(layers), Layer((inputs, outputs), (outputs,) if shared else ()))
 
 
 def image_shape(part: Part) -> tuple[int, int, int]:
@@ -119,7 +121,8 @@ def initial_torso(key: "jax.Array", shapes: Torso) -> Torso:
 
     def drawn(place: int, shape: Layer, scale: float) -> Layer:
         orthogonal = jax.nn.initializers.orthogonal(scale)
-        return Layer(orthogonal(jax.random.fold_in(key, place), shape.weight), jax.numpy.zeros(shape.bias))
+        bias = jax.numpy.zeros(shape.bias) if shape.bias else ()
+        return Layer(orthogonal(jax.random.fold_in(key, place), shape.weight), bias)
 
     def normed(place: int, shape: Normed) -> Normed:
         norms = () if shape.gain == () else (jax.numpy.ones(shape.gain), jax.numpy.zeros(shape.shift))
@@ -142,7 +145,7 @@ def stacked_network(setup: Any) -> Network:
     def outputs(stack: Any, seen: Any) -> Any:
         leading = seen.shape[:-1]
         flat = seen.reshape(-1, seen.shape[-1])
-        count = stack.head.bias.shape[0]
+        count = stack.head.weight.shape[0]
         each = [one.outputs(_taken(stack, place), flat) for place in range(count)]
         mean = sum(each[1:], each[0]) / count
         return mean.reshape(*leading, mean.shape[-1])
@@ -224,7 +227,7 @@ def _affine(layer: Normed, pieces: Iterable[Any], operations: Operations) -> Any
     choices among many they are more, but only those are subtracted from that are looked up.
     """
     (weight, bias), centred = layer.layer, _centring(layer)
-    total, start = centred(bias), 0
+    total, start = 0 if isinstance(bias, tuple) else centred(bias), 0
     for piece in pieces:
         if isinstance(piece, _Chosen):
             total, size = centred(weight[start + piece.index]) + total, piece.size
