@@ -53,6 +53,8 @@ def test_a_budget_in_episodes_is_refused_where_it_is_asked_for(tmp_path):
     refused = functools.partial(mac.train, "CartPole-v1", learner="replayed", episodes=3, out=tmp_path / "run")
     allowed = "steps instead, which the learner replayed counts; or the learner episodic"
     assert message_of(refused) == f"episodes: 3 cannot be used; allowed: {allowed}"
+    only_steps = functools.partial(mac.train, "CartPole-v1", algorithm="a2c", episodes=3, out=tmp_path / "run")
+    assert message_of(only_steps).endswith("allowed: steps instead, which the learner rollout counts")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,7 +1,7 @@
 """What to run: trials of one algorithm, by one learner, on one environment, for a budget."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -374,7 +374,7 @@ def make_experiment(
     if engine == "atari" and (not isinstance(environment, str) or not environment.startswith(GAME)):
         raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5")
     trials = require_whole("trials", trials, *(GAME_TRIALS if engine == "atari" else TRIALS))
-    budget = _checked_budget(budget, learner)
+    budget = _checked_budget(budget, learner, algorithm_of(name).learners)
     spec, checked = LEARNERS[learner], _checked_settings(settings, name, engine, learner, trials)
     more = {"algorithm": name, "estimator": estimator, **_own_network(network, spec.setups[engine])}
 
@@ -407,12 +407,13 @@ def _own_network(given: Any, setup: type[Any]) -> dict[str, Any]:
     return {} if network is None else {"network": network}
 
 
-def _checked_budget(given: "int | Budget", learner: str) -> Budget:
+def _checked_budget(given: "int | Budget", learner: str, able: Sequence[str]) -> Budget:
     unit, amount = given if isinstance(given, Budget) else (LEARNERS[learner].unit, given)
     if unit not in AMOUNTS:
         raise unknown_name("budget", unit, AMOUNTS)
     if unit == EPISODES and LEARNERS[learner].unit == STEPS:
-        allowed = f"steps instead, which the learner {learner} counts; or the learner episodic"
+        others = [f"; or the learner {other}" for other in able if LEARNERS[other].unit == EPISODES]
+        allowed = f"steps instead, which the learner {learner} counts{''.join(others)}"
         raise InputError("episodes", amount, allowed)
     return Budget(unit, require_whole(unit, amount, *AMOUNTS[unit]))
 
