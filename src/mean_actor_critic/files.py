@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import errno
 import os
 import re
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 from mean_actor_critic.errors import DamagedFileError, DiskError, MissingFileError
 
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
-TEMPORARY = ".*.tmp"  # files that are being written
+_TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")  # files that are being written: what they become, and by which process
 
 
 def now() -> str:
@@ -52,6 +53,42 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file, which is made if it is not there; a link is not followed."""
+    with disk_faults(path, "write"):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(content)
+
+
+def becomes(path: Path) -> str | None:
+    """What a file was to be called when it was written; None unless `write_whole` left it half written."""
+    match = _TEMPORARY.fullmatch(path.name)
+    return match[1] if match and path.is_file() and not path.is_symlink() else None
+
+
+def require_own(path: Path) -> None:
+    """Refuse a link, or anything but a folder, where a folder of ours has a sub-folder of ours, or will have one.
+
+    Raises:
+        DiskError: what is there would lead elsewhere.
+    """
+    with disk_faults(path, "be used"), contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISDIR(mode):
+            reason = "a symbolic link, which is not followed" if stat.S_ISLNK(mode) else "not a folder"
+            raise OSError(errno.ENOTDIR, f"it is {reason}")
+
+
+def folder_within(folder: Path, name: str) -> Path:
+    """A sub-folder of a folder of ours, made if it is not there; a link in its place is not followed."""
+    path = folder / name
+    with disk_faults(path, "make the folder"), contextlib.suppress(FileExistsError):
+        path.mkdir()
+    require_own(path)
+    return path
 
 
 def read_whole(path: Path, largest: int | None = None) -> bytes:

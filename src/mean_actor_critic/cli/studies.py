@@ -16,6 +16,7 @@ from mean_actor_critic.cli.search import carry_out
 from mean_actor_critic.cli.settings import known_settings
 from mean_actor_critic.cli.shared import console, show_divergence
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.files import require_own
 from mean_actor_critic.progress import progress_display, say
 from mean_actor_critic.runs.store import RUNS, make_folder
 from mean_actor_critic.spec.checks import parse_settings, unknown_name
@@ -128,6 +129,12 @@ def reproduce(options: argparse.Namespace) -> None:
     return _reproduce_classic(options)
 
 
+def _page_of(folder: Path) -> Path:
+    """Where a study has its report. That nothing there leads elsewhere is seen before the work."""
+    require_own(folder / "report")
+    return folder / "report"
+
+
 _SEARCHED = ("search", "rule", "preset")  # options about where settings come from
 _OF_GAMES = ("games", "steps", "algorithms", "protocol", "set")
 
@@ -161,6 +168,7 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
     trials, episodes = _extent(options, task.quick if options.quick else (TRIALS, task.episodes))
     kind = "".join(f"{word}-" for word in ("full" if options.full else None, options.rule, options.preset) if word)
     folder = Path(options.out or f"{RUNS}/{options.study}-{kind}{trials}x{episodes}-seed{options.seed}")
+    page = _page_of(folder)
     begun = time.monotonic()
     winners = _winners(options, task, folder, trials, episodes)
     runs: list[Run] = []
@@ -182,7 +190,7 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
             show_divergence(run)
         print("".join(answer(content)))
     if with_page:
-        written += files.write_report(content, record_best(content), folder / "report")[-1:]
+        written += files.write_report(content, record_best(content), page)[-1:]
     _say_what_was_written(options, begun, written)
 
 
@@ -253,6 +261,7 @@ def _reproduce_games(options: argparse.Namespace) -> None:
     steps = ATARI_STEPS if options.steps is None else options.steps
     kind = "" if options.protocol in (None, "paper") else f"-{options.protocol}"
     folder = Path(options.out or f"{RUNS}/{GAMES}{kind}-{trials}x{steps}-seed{options.seed}")
+    page = _page_of(folder)
     from mean_actor_critic.studies.reproduce import atari, reproduce
 
     begun = time.monotonic()
@@ -263,10 +272,10 @@ def _reproduce_games(options: argparse.Namespace) -> None:
     with progress_display(options.quiet) as watch:
         for run, reused in reproduce(parts, watch):
             if not reused:
-                make_report(folder, folder / "report", video=False)
+                make_report(folder, page, video=False)
             if not options.quiet:
                 say(f"{run.path}: {'already finished, taken as it is' if reused else 'finished'}")
-    content, written = make_report(folder, folder / "report")
+    content, written = make_report(folder, page)
     if not options.quiet:
         terminal = console()
         for table in results_tables(content, terminal.width):
@@ -297,6 +306,7 @@ def _reproduce_modern(options: argparse.Namespace) -> None:
     extent = _extent_of_modern(options)
     tasks = _tasks_that_can_run(tasks)
     folder = Path(options.out or f"{RUNS}/{MODERN}{'-quick' if options.quick else ''}-seed{options.seed}")
+    page = _page_of(folder)
     from mean_actor_critic.reports.answer import answer, notes
     from mean_actor_critic.reports.content import read
     from mean_actor_critic.reports.files import write_results
@@ -313,9 +323,9 @@ def _reproduce_modern(options: argparse.Namespace) -> None:
             if not options.quiet:
                 say(f"{run.path}: {'already finished, taken as it is' if reused else 'finished'}")
             if with_page and not reused and run.path in last:
-                make_report(folder, folder / "report", video=False)
+                make_report(folder, page, video=False)
     if with_page:
-        content, written = make_report(folder, folder / "report")
+        content, written = make_report(folder, page)
     else:
         content = read(find_sources([folder]))
         written = write_results(content, folder)
@@ -380,6 +390,7 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
     task = CLASSIC_CONTROL["cart-pole"]
     trials, episodes = _extent(options, (1 if options.quick else THEOREM_TRIALS, task.episodes))
     folder = Path(options.out or f"{RUNS}/{THEOREMS}-{trials}x{episodes}-seed{options.seed}")
+    page = _page_of(folder)
     begun = time.monotonic()
     with progress_display(options.quiet) as watch:
         theory = reproduce(task, folder, trials, episodes, options.seed, watch, _command_line(options))
@@ -389,7 +400,7 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
         for line in report.verdicts(theory):
             print(line)
     if with_page:
-        written += make_report(folder, folder / "report")[1][-1:]
+        written += make_report(folder, page)[1][-1:]
     _say_what_was_written(options, begun, written)
 
 

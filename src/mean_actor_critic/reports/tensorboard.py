@@ -16,7 +16,7 @@ import numpy as np
 
 from mean_actor_critic.engines.curves import Curves, Evaluations
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.files import disk_faults
+from mean_actor_critic.files import append, folder_within
 from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.trees import Array
 
@@ -38,7 +38,7 @@ class EventWriter:
         require_tensorboard()
         from tensorboardX.proto.event_pb2 import SessionLog
 
-        self._experiment = experiment
+        self._run, self._experiment = run, experiment
         self._file = run / FOLDER / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}"
         self._unwritten = b""  # records
         self._record(file_version="brain.Event:2")
@@ -58,10 +58,8 @@ class EventWriter:
             self._write_episodes(curves)
         if self._experiment.evaluations:
             self._write_evaluations(evaluations)
-        with disk_faults(self._file.parent, "write TensorBoard events"):
-            self._file.parent.mkdir(exist_ok=True)
-            with self._file.open("ab") as file:  # nothing is kept open, so that nothing has to be closed
-                file.write(self._unwritten)
+        folder_within(self._run, FOLDER)
+        append(self._file, self._unwritten)  # nothing is kept open, so that nothing has to be closed
         self._unwritten = b""
 
     def _write_episodes(self, curves: Curves) -> None:

@@ -13,7 +13,7 @@ from mean_actor_critic.engines.study import Study, make_study
 from mean_actor_critic.environments.catalogue import EnvironmentSpec, resume_words
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.errors import EnvironmentFault, Interrupted
-from mean_actor_critic.files import disk_faults
+from mean_actor_critic.files import folder_within
 from mean_actor_critic.progress import STOP, Answer, Progress
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.agent import Agent
@@ -59,7 +59,7 @@ def carry_on(
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
     advice = f"continue with: {command}"
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
-    with memory_faults("run"), store.sole_writer(path), signals.listening() as listener:
+    with memory_faults("run"), store.sole_writer(path, AGENTS), signals.listening() as listener:
         if watchers.on_start:
             watchers.on_start(Started(path, environment, manifest))
         arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
@@ -155,11 +155,10 @@ class Saver:
             names.append(f"{unit}-{experiment.moment_of_evaluation(number - 1):012d}-{place}")
         if not names:
             return
-        with disk_faults(self._path, "make the folder of agents"):
-            (self._path / AGENTS).mkdir(exist_ok=True)
+        folder = folder_within(self._path, AGENTS)
         agent = Agent(experiment, self._manifest.spaces, place, study.networks(place))
         for name in names:
-            agent.save(self._path / AGENTS / f"{name}.safetensors")
+            agent.save(folder / f"{name}.safetensors")
 
 
 def next_segment(

@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -31,7 +30,7 @@ import safetensors.numpy
 from mean_actor_critic.engines.curves import lengthened
 from mean_actor_critic.environments.spaces import Spaces, fitted, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError, RunBusyError
-from mean_actor_critic.files import LARGEST_JSON, TEMPORARY, disk_faults, now, read_whole, write_whole
+from mean_actor_critic.files import LARGEST_JSON, becomes, disk_faults, now, read_whole, require_own, write_whole
 from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json
 from mean_actor_critic.spec.settings import is_whole
 from mean_actor_critic.trees import Arrays
@@ -44,6 +43,7 @@ RUNS = "runs"  # the folder of run folders, unless said otherwise
 CHECKPOINT_SECONDS = {"compiled": 30.0, "hosted": 30.0, "atari": 300.0}
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 
+_OURS = (".json", ".safetensors")  # files that whoever holds a lock writes
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 
 
@@ -132,7 +132,7 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
         existed = path.exists()
         if path.is_symlink() or (existed and not path.is_dir()):
             raise InputError("out", str(path), "a folder")
-        if existed and any(entry.name != "lock" and not entry.match(TEMPORARY) for entry in path.iterdir()):
+        if existed and any(entry.name != "lock" and becomes(entry) != name for entry in path.iterdir()):
             raise _in_use(path)
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
@@ -364,12 +364,21 @@ def _checkpoints(path: Path) -> list[tuple[int, Path]]:
 
 
 @contextlib.contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
+def sole_writer(path: Path, *parts: str) -> Iterator[None]:
     """Hold the run folder for writing. The operating system lets go when the process ends, however it ends.
+
+    What a writer that was killed left half written is removed, but not below sub-folders that others may write.
+
+    Args:
+        path: the folder.
+        parts: names of sub-folders that whoever holds it writes to.
 
     Raises:
         RunBusyError: names the process that holds it.
+        DiskError: the disk refuses, or a sub-folder is a link.
     """
+    for name in parts:
+        require_own(path / name)
     file = path / "lock"
     with disk_faults(file, "open the lock"):
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -381,8 +390,9 @@ def sole_writer(path: Path) -> Iterator[None]:
             raise RunBusyError(f"{path}: is being written by {holder}") from None
         with disk_faults(file, "write the lock"):
             os.ftruncate(descriptor, 0)
-            for leftover in itertools.chain(path.glob(TEMPORARY), path.glob(f"*/{TEMPORARY}")):
-                leftover.unlink()  # of a writer that was killed
+            for folder in (path, *(path / name for name in parts if (path / name).exists())):
+                for leftover in [entry for entry in folder.iterdir() if (becomes(entry) or "").endswith(_OURS)]:
+                    leftover.unlink(missing_ok=True)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {now()}\n".encode(), 0)
         yield
     finally:

@@ -32,6 +32,7 @@ from mean_actor_critic.spec.experiment import Experiment, hyper_names, make_expe
 from mean_actor_critic.spec.grid import Grid, grid_from_json
 from mean_actor_critic.spec.presets import SEARCH_SEEDS, start_from
 from mean_actor_critic.studies.sweep import (
+    CELLS,
     HALVING,
     LEARNER,
     Cell,
@@ -169,7 +170,7 @@ def search(path: Path, plan: Plan, show: Show | None = None) -> Iterator[Done]:
         for point in plan.grid.points(algorithm):
             _experiment(environment, plan, algorithm, point, 1, 1, {})
     sweep = _open(path, plan, environment)
-    with memory_faults("search"), store.sole_writer(path), signals.listening() as listener:
+    with memory_faults("search"), store.sole_writer(path, CELLS), signals.listening() as listener:
         yield from _Worker(sweep, environment, listener, show).all_cells()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mean_actor_critic.errors import InputError
+from mean_actor_critic.files import require_own
 from mean_actor_critic.progress import Watch
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.runs.train import resume, train
@@ -41,6 +42,7 @@ def completed(
     require_asked(path, there is None or there.experiment == experiment)
     if there is not None and there.finished:
         return there, True
+    require_own(path)
     if there is not None:
         return resume(path, _named(experiment), on_progress=watch(name)), False
     return (fresh() if fresh else trained(path, experiment, watch, name)), False

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.files import disk_faults, now
+from mean_actor_critic.files import disk_faults, folder_within, now
 from mean_actor_critic.runs import store
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.checks import require_whole, unknown_name
@@ -323,8 +323,7 @@ class Sweep:
 
     def write(self, cell: Cell, result: CellResult) -> None:
         """Put the results of a cell on disk."""
-        with disk_faults(self.path / CELLS, "make the folder"):
-            (self.path / CELLS).mkdir(exist_ok=True)
+        folder_within(self.path, CELLS)
         words = {"format": CELL_FORMAT, **self._identity(cell), "seconds": f"{result.seconds:.3f}"}
         store.write_arrays(self._file(cell), result.arrays(), words)
 
