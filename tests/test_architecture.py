@@ -149,8 +149,8 @@ LEARNER_MODULES = {
 # What a learner may know of networks: how to find the one that its settings ask for, the types that carry what was
 # learned, and functions of arrays that are the same for every network.
 KNOWN_OF_NETWORKS = {
-    "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "highest", "legal", "normalize", "softmax",
-    "sum_over_actions",
+    "Activations", "GameNetwork", "Layer", "Layers", "Networks", "Scale", "Units", "highest", "legal", "normalize",
+    "softmax", "sum_over_actions",
 }  # fmt: skip
 
 

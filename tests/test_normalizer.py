@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import hosted_environments as hosted
 from helpers import arrays_of, tiny_run
 from mean_actor_critic.engines import updates
-from mean_actor_critic.learning.networks import mlp, normalize, softmax
+from mean_actor_critic.learning.networks import Scale, mlp, normalize, softmax
 from mean_actor_critic.learning.types import Batch, Context
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.spec.learners import EpisodicHyper, EpisodicSetup, Shapes
@@ -91,7 +91,7 @@ def test_an_agent_takes_its_normalizer_along(normalized, tmp_path):
     np.testing.assert_array_equal(found, agent.action_probabilities(observation))
     arrays = arrays_of(normalized)
     own = [arrays[f"state/normalizer/{name}"][1] for name in ("mean", "variance")]
-    expected = softmax(mlp(agent.policy, normalize(observation, *own), agent.experiment.setup.activation))
+    expected = softmax(mlp(agent.policy, normalize(observation, Scale(*own)), agent.experiment.setup.activation))
     np.testing.assert_array_equal(found, expected)
     plain = Agent(agent.experiment, agent.spaces, 1, agent.networks._replace(normalizer=()))
     assert np.max(np.abs(plain.action_probabilities(observation) - found)) > 1e-3

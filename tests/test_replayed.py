@@ -236,10 +236,10 @@ def test_observations_are_scaled_by_what_was_seen_of_them():
          random.integers(0, 11, (600, 36))], axis=1).astype(np.float32)  # fmt: skip
     for start in range(0, 600, 4):
         observed = scales.observe(observed, parts, jnp.asarray(rows[start : start + 4]))
-    mean, variance = scales.scale_of(observed, parts)
-    np.testing.assert_allclose(mean[:1], rows[:, 0].mean(), rtol=1e-5)
-    np.testing.assert_allclose(variance[:1], rows[:, 0].var(), rtol=1e-3)
-    seen = np.asarray(replayed._seen(scales.Scale(mean, variance), jnp.asarray(rows)))
+    units = scales.scale_of(observed, parts)
+    np.testing.assert_allclose(units.mean[:1], rows[:, 0].mean(), rtol=1e-5)
+    np.testing.assert_allclose(units.deviation[:1], rows[:, 0].std(), rtol=1e-3)
+    seen = np.asarray(replayed._seen(units, jnp.asarray(rows)))
     assert np.abs(seen[:, 1]).max() < 1e-2  # a constant is no news, however large it is
     np.testing.assert_allclose(seen[:, 2:4], rows[:, 2:4], atol=1e-6)
     np.testing.assert_allclose(seen[:, 4:], rows[:, 4:] / 10, rtol=1e-5)
@@ -259,6 +259,22 @@ def test_the_size_of_rewards_does_not_matter(size):
         return updated(setup, state, rows._replace(reward=rows.reward * size)).networks
 
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), learned(size), learned(1.0))
+
+
+@pytest.mark.parametrize("size", [2.0**-40, 2.0**10, 2.0**40])
+def test_the_units_of_observations_do_not_matter(size):
+    """To the bit, for powers of two: nothing in a scale is small or large by itself."""
+    parts, random = (Part(VECTOR, (3,)),), np.random.default_rng(0)
+    rows = random.normal([0.0, 1.0, -7.0], [1.0, 1e-2, 3.0], (400, 3)).astype(np.float32)
+
+    def seen(size):
+        observed = scales.no_observations(3)
+        for start in range(0, 400, 4):
+            observed = scales.observe(observed, parts, jnp.asarray(rows[start : start + 4] * np.float32(size)))
+        return replayed._seen(scales.scale_of(observed, parts), jnp.asarray(rows * np.float32(size)))
+
+    assert np.abs(seen(1.0)).mean() > 0.5
+    np.testing.assert_array_equal(seen(size), seen(1.0))
 
 
 def test_learning_settles_but_never_stands_still():

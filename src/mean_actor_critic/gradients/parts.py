@@ -61,7 +61,7 @@ def freeze(agent: Agent, pool: Pool) -> tuple[Frozen, Steps]:
     networks = jax.tree.map(lambda x: np.asarray(x, np.float64), agent.networks)
     seen = np.asarray(pool.observation, np.float64)
     if networks.normalizer:
-        seen = normalize(seen, *networks.normalizer)
+        seen = normalize(seen, networks.normalizer)
     returns = np.asarray(pool.returns, np.float64)
     q = mlp(networks.critic, seen, _activation(agent))
     beyond = returns - np.take_along_axis(q, pool.action[:, None].astype(np.intp), axis=1)[:, 0]

@@ -119,7 +119,7 @@ def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"],
 
 def _seen(normalizer: Normalizer | tuple[()], observation: Array) -> Array:
     """Observations as the networks see them."""
-    return normalize(observation, normalizer.mean, normalizer.variance) if normalizer else observation
+    return normalize(observation, Scale(normalizer.mean, normalizer.variance)) if normalizer else observation
 
 
 def memory(setup: Setup) -> Memory | None:

@@ -15,7 +15,7 @@ LEAK = 0.3  # the paper's leaky ReLU
 
 
 class Layer(NamedTuple):
-    """An affine map: weight [inputs, outputs], bias [outputs]."""
+    """An affine map: weight [inputs, outputs], bias [outputs], or () without."""
 
     weight: Any
     bias: Any
@@ -51,15 +51,27 @@ class Networks(NamedTuple):
 
     policy: Any = ()  # layers from observation to action logits
     critic: Any = ()  # layers from observation to action values
-    normalizer: Any = ()  # a `Scale`, where observations are normalised
+    normalizer: Any = ()  # a `Scale`, or `Units`, where observations are normalised
     network: Any = ()  # one network with heads for both
 
 
 class Scale(NamedTuple):
-    """Mean and variance [size] of observations."""
+    """Mean and variance [size] of observations, as the paper's learner normalises them."""
 
     mean: Any
     variance: Any
+
+    @property
+    def deviation(self) -> Any:
+        """What they are divided by [size]; where they hardly vary, about a number that is small in usual units."""
+        return self.variance.__array_namespace__().sqrt(self.variance + 1e-8)
+
+
+class Units(NamedTuple):
+    """What observations are measured from and by, whatever their size."""
+
+    mean: Any  # [size]
+    deviation: Any  # [size], above 0
 
 
 def _relu(x: Any) -> Any:
@@ -126,11 +138,10 @@ def softmax(logits: Any) -> Any:
 LARGEST_NORMALIZED = 10.0  # standard deviations; what is further out is cut off, as elsewhere in the field
 
 
-def normalize(observation: Any, mean: Any, variance: Any) -> Any:
-    """Observations [..., size] in standard deviations from their mean [size]."""
-    xp = observation.__array_namespace__()
-    deviations = (observation - mean) / xp.sqrt(variance + 1e-8)
-    return xp.clip(deviations, -LARGEST_NORMALIZED, LARGEST_NORMALIZED)
+def normalize(observation: Any, scale: Scale | Units) -> Any:
+    """Observations [..., size] in standard deviations from their mean."""
+    deviations = (observation - scale.mean) / scale.deviation
+    return observation.__array_namespace__().clip(deviations, -LARGEST_NORMALIZED, LARGEST_NORMALIZED)
 
 
 def legal(logits: Any, mask: Any) -> Any:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from mean_actor_critic.learning import novelty, scales
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.kernels import OPERATIONS, log_softmax
-from mean_actor_critic.learning.networks import Networks, Scale, highest, legal, normalize, softmax, sum_over_actions
+from mean_actor_critic.learning.networks import Networks, Units, highest, legal, normalize, softmax, sum_over_actions
 from mean_actor_critic.learning.sequences import Rows
 from mean_actor_critic.learning.steps import optimizer_step
 from mean_actor_critic.learning.targets import traced
@@ -58,7 +58,7 @@ class Actor(NamedTuple):
     """What decides on actions: a stack of one policy, or of critics where there is no policy."""
 
     networks: Stack
-    scale: Scale | tuple[()]  # () where they see observations as they are
+    scale: Units | tuple[()]  # () where they see observations as they are
 
 
 class Outputs(NamedTuple):
@@ -130,11 +130,11 @@ def init(setup: Setup, shapes: Shapes, key: Array) -> State:
     )
 
 
-def _scale(setup: Setup, state: State) -> Scale:
+def _scale(setup: Setup, state: State) -> Units:
     scale = scales.scale_of(state.observed, setup.parts)
     if setup.normalize_observations:
         return scale
-    return Scale(jnp.zeros_like(scale.mean), jnp.ones_like(scale.variance))
+    return Units(jnp.zeros_like(scale.mean), jnp.ones_like(scale.deviation))
 
 
 def _has_policy(setup: Setup) -> bool:
@@ -148,9 +148,9 @@ def actor(setup: Setup, state: State) -> Actor:
     return Actor(jax.tree.map(lambda x: x[some], state.networks), scale)
 
 
-def _seen(scale: Scale | tuple[()], observation: Array) -> Float[Array, "*n observation"]:
+def _seen(scale: Units | tuple[()], observation: Array) -> Float[Array, "*n observation"]:
     seen = observation.astype(jnp.float32)
-    return normalize(seen, *scale) if scale else seen
+    return normalize(seen, scale) if scale else seen
 
 
 def _outputs(setup: Setup, networks: Stack, seen: Float[Array, "n observation"]) -> Float[Array, "network n action"]:

@@ -16,7 +16,7 @@ from mean_actor_critic.learning import scales
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.combined import State, Told, combined_loss, descend, told_by, value
 from mean_actor_critic.learning.kernels import OPERATIONS, log_softmax
-from mean_actor_critic.learning.networks import Networks, Scale, legal, normalize, sum_over_actions
+from mean_actor_critic.learning.networks import Networks, Units, legal, normalize, sum_over_actions
 from mean_actor_critic.learning.scales import Health
 from mean_actor_critic.learning.types import Batch, Context, Learner, Metrics
 from mean_actor_critic.spec.learners import GeneralRolloutSetup as Setup
@@ -30,7 +30,7 @@ class Actor(NamedTuple):
     """What plays."""
 
     network: Any
-    scale: Any  # a `Scale`, where observations are scaled
+    scale: Any  # `Units`, where observations are scaled
 
 
 class Outputs(NamedTuple):
@@ -81,8 +81,8 @@ def act(setup: Setup, actor: Actor, observation: Float[Array, "*n observation"],
     each = network_of(setup).each
     assert each is not None
     seen = observation.astype(jnp.float32)
-    if isinstance(actor.scale, Scale):
-        seen = normalize(seen, *actor.scale)
+    if isinstance(actor.scale, Units):
+        seen = normalize(seen, actor.scale)
     both = each(actor.network, seen.reshape(-1, seen.shape[-1]), OPERATIONS)
     actions = setup.actions_among(both.shape[-1])
     logits, values = (x.reshape(*seen.shape[:-1], -1) for x in (both[:, :actions], both[:, actions:]))

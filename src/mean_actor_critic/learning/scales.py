@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from mean_actor_critic.learning.networks import Scale
+from mean_actor_critic.learning.networks import Units
 from mean_actor_critic.spec.learners import IMAGE, VECTOR, Part
 
 SMALLEST_SHARE = 1e-4  # of a number's mean that its deviation is taken to be at least: below it, float32 rounds
@@ -45,25 +45,21 @@ def observe(observed: Observed, parts: tuple[Part, ...], new: Any) -> Observed:
     return Observed(observed.mean + delta * n / count, observed.squares + squares, largest, count)
 
 
-def scale_of(observed: Observed, parts: tuple[Part, ...]) -> Scale:
+def scale_of(observed: Observed, parts: tuple[Part, ...]) -> Units:
     """What observations are shifted and divided by: numbers by mean and deviation, images by the largest pixel.
 
     Choices, which are 0 or 1, stay as they are: a rare one would be blown up.
     """
-    known = observed.n > 0
-    variance = observed.squares / jnp.maximum(observed.n, 1)
-    variance = jnp.maximum(variance, (SMALLEST_SHARE * observed.mean) ** 2)
-    means, variances = [], []
+    deviation = jnp.sqrt(observed.squares / jnp.maximum(observed.n, 1))
+    deviation = jnp.maximum(deviation, SMALLEST_SHARE * jnp.abs(observed.mean))
+    means, sizes = [], []
     boundaries = _boundaries(parts)
-    pieces = zip(*(jnp.split(x, boundaries) for x in (observed.mean, variance, observed.largest)), strict=True)
+    pieces = zip(*(jnp.split(x, boundaries) for x in (observed.mean, deviation, observed.largest)), strict=True)
     for part, (mean, spread, largest) in zip(parts, pieces, strict=True):
-        zeros, ones = jnp.zeros_like(mean), jnp.ones_like(mean)
-        means.append(mean if part.kind == VECTOR else zeros)
-        if part.kind == VECTOR:
-            variances.append(jnp.where(known, spread, ones))
-        else:
-            variances.append(jnp.where(largest > 0, largest**2, ones) if part.kind == IMAGE else ones)
-    return Scale(jnp.concatenate(means), jnp.concatenate(variances))
+        means.append(mean if part.kind == VECTOR else jnp.zeros_like(mean))
+        sizes.append({VECTOR: spread, IMAGE: largest}.get(part.kind, jnp.ones_like(mean)))
+    size = jnp.concatenate(sizes)
+    return Units(jnp.concatenate(means), jnp.where(size > 0, size, 1.0))
 
 
 def _boundaries(parts: tuple[Part, ...]) -> list[int]:

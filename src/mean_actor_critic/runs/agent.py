@@ -14,6 +14,7 @@ from mean_actor_critic.learning.networks import (
     Layers,
     Networks,
     Scale,
+    Units,
     highest,
     inverse_cdf,
     legal,
@@ -116,7 +117,7 @@ class Agent:
             return self._of_whole(np.asarray(observation))
         seen = flatten(self.spaces.observation, observation)
         if self.networks.normalizer:
-            seen = normalize(seen, *self.networks.normalizer)
+            seen = normalize(seen, self.networks.normalizer)
         return np.asarray(self._network.outputs(self.policy, seen))
 
     def _of_whole(self, observation: Array) -> Array:
@@ -274,20 +275,24 @@ def _template_of_stacks(setup: Any, spaces: Spaces) -> Networks:
     has_policy = POLICY in algorithm_of(setup.algorithm).parts
     policy = _blank(shapes, (1 if has_policy else setup.critics,))
     critics = _blank(shapes, (setup.critics,)) if setup.critics else ()
-    return Networks(policy, critics, Scale(size, size) if setup.scales_observations else ())
+    return Networks(policy, critics, Units(size, size) if setup.scales_observations else ())
 
 
 def _blank(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
     """Layers of shapes as layers of arrays, with more dimensions in front."""
     if isinstance(shapes, Layer):
-        return Layer(*(_blank_array((*leading, *shape)) for shape in shapes))
+        return Layer(*(_blank_or_none(shape, leading) for shape in shapes))
     if hasattr(shapes, "shape"):
         return _blank_array((*leading, *shapes.shape))
     if isinstance(shapes, Normed):
-        norms = [shape if shape == () else _blank_array((*leading, *shape)) for shape in shapes[1:]]
-        return Normed(_blank(shapes.layer, leading), *norms)
+        return Normed(_blank(shapes.layer, leading), *(_blank_or_none(shape, leading) for shape in shapes[1:]))
     parts = [_blank(part, leading) for part in shapes]
     return type(shapes)(*parts) if hasattr(shapes, "_fields") else tuple(parts)
+
+
+def _blank_or_none(shape: tuple[int, ...], leading: tuple[int, ...]) -> Any:
+    """An array of a layer; () where the layer has none."""
+    return _blank_array((*leading, *shape)) if shape else ()
 
 
 def _blank_array(shape: tuple[int, ...]) -> Array:
