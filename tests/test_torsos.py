@@ -75,6 +75,20 @@ def test_numpy_and_jax_see_the_same(kind):
     np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("choices", "hidden", "kept"), [((5,), (), True), ((100,), (), True), ((3, 2), (), True),
+                                                         ((5,), (8,), False)])  # fmt: skip
+def test_what_a_table_learns_of_one_choice_says_nothing_of_others(choices, hidden, kept):
+    parts = tuple(Part(CHOICE, (n,), in_bytes=True) for n in choices)
+    one, other = (np.concatenate([np.eye(n, dtype=np.float32)[place] for n in choices])[None] for place in (0, 1))
+    weights = torsos.initial_torso(jax.random.key(0), torsos.torso_shapes(parts, hidden, 3, layer_norm=True))
+    outputs = functools.partial(torsos.torso_outputs, parts, operations=OPERATIONS)
+    gradient = jax.grad(lambda weights: jnp.sum(outputs(weights, jnp.asarray(one)) ** 2))(weights)
+    learned = jax.tree.map(lambda weight, move: weight - move, weights, gradient)
+    before, after = (np.asarray([outputs(w, jnp.asarray(seen)) for seen in (one, other)]) for w in (weights, learned))
+    assert np.abs(after[0] - before[0]).max() > 1e-4
+    assert (np.abs(after[1] - before[1]).max() == 0) == kept
+
+
 def test_an_image_is_the_same_image_wherever_its_channels_are():
     first, last = Part(IMAGE, (3, 8, 8)), Part(IMAGE, (8, 8, 3))
     image = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
