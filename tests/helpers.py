@@ -266,7 +266,7 @@ def mac(*words: str | Path) -> Outcome:
     from mean_actor_critic.cli import main as cli  # here, so that most tests do without it
 
     def leave(code: int, line: str) -> None:
-        print(line, file=sys.stderr)
+        cli.say(line)
         raise SystemExit(code)
 
     out, err = io.StringIO(), io.StringIO()

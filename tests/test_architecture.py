@@ -14,7 +14,7 @@ PACKAGE = "mean_actor_critic"
 ROOT = Path(mean_actor_critic.__file__).parent
 
 # From the ground up. A module imports only from rooms below its own, or from its own room.
-GROUND = {"_version", "errors", "files", "machine", "progress", "trees"}
+GROUND = {"_version", "errors", "files", "machine", "progress", "terminal", "trees"}
 ROOMS = (
     "ground",
     "spec",

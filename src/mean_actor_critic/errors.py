@@ -2,6 +2,8 @@
 
 from typing import Self
 
+from mean_actor_critic.terminal import one_line
+
 
 class MacError(Exception):
     """Base of all errors that are shown as one line instead of a traceback."""
@@ -9,7 +11,7 @@ class MacError(Exception):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        super().__init__(one_line(message))
 
 
 class InputError(MacError, ValueError):

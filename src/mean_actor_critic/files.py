@@ -34,6 +34,12 @@ def disk_faults(path: Path, doing: str) -> Iterator[None]:
         raise DiskError(f"{path}: could not {doing}: {fault.strerror or fault}") from None
 
 
+def in_words(fault: OSError) -> str:
+    """What the system refused, and of which file if it says so."""
+    reason = fault.strerror or str(fault)
+    return reason if fault.filename is None else f"{fault.filename}: {reason}"
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or the world after a power cut, sees all of it or the one before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -6,7 +6,9 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
+
+from mean_actor_critic.terminal import one_line, say, standard_error
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -34,25 +36,12 @@ Show = Callable[[Progress], None]
 Watch = Callable[[str], Show]  # a label, to what shows its progress
 
 
-def say(line: str) -> None:
-    """A line for people, on standard error. Where nobody can read it, nothing stops for that."""
-    errors = _standard_error()
-    with contextlib.suppress(OSError, ValueError):  # a log file on a full disk, a pipe that nobody reads, or closed
-        if errors is not None:
-            print(line, file=errors, flush=True)
-
-
-def _standard_error() -> TextIO | None:
-    """None where a process was started without (2>&-), which Python's types do not know of."""
-    return sys.stderr
-
-
 @contextlib.contextmanager
 def progress_display(quiet: bool) -> Iterator[Watch]:
     """Within the block, `watch(label)` gives a function to call with each `Progress`."""
     if quiet:
         yield lambda _label: lambda _progress: None
-    elif ((errors := _standard_error()) is not None and errors.isatty()) or _is_notebook():
+    elif ((errors := standard_error()) is not None and errors.isatty()) or _is_notebook():
         with _bars() as watch:
             yield watch
     else:
@@ -84,12 +73,14 @@ def _bars() -> Iterator[Watch]:
     with rich.Progress(*columns, console=Console(stderr=not _is_notebook())) as bars:
 
         def watch(label: str) -> Show:
-            task = bars.add_task(escape(label), total=None, mean="–")
+            task = bars.add_task(escape(one_line(label)), total=None, mean="–")
             speed = _Speed()
 
             def show(now: Progress) -> None:
                 speed.note(now)
-                bars.update(task, total=now.total, completed=now.done, mean=escape(_mean_in_words(now, speed)))
+                bars.update(
+                    task, total=now.total, completed=now.done, mean=escape(one_line(_mean_in_words(now, speed)))
+                )
 
             return show
 

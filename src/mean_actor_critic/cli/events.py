@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mean_actor_critic.progress import say
 from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.terminal import say
 
 if TYPE_CHECKING:
     from mean_actor_critic.engines.study import Study

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
-from mean_actor_critic.cli.shared import console, player_at
+from mean_actor_critic.cli.shared import player_at
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
-from mean_actor_critic.progress import progress_display, say
+from mean_actor_critic.progress import progress_display
 from mean_actor_critic.runs.store import RUNS, make_folder
+from mean_actor_critic.terminal import say, show, tell
 
 
 def _add_gradients_options(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +75,8 @@ def gradients(options: argparse.Namespace) -> None:
         file = write_theory(folder, theory)
     if not options.quiet:
         for table in report.tables(theory):
-            console().print(table)
-        print(f"written: {file}; mac report {folder} makes a page of it")
+            show(table)
+        tell(f"written: {file}; mac report {folder} makes a page of it")
 
 
 def _command_line(options: argparse.Namespace) -> str:

@@ -2,16 +2,19 @@
 
 import argparse
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from mean_actor_critic import terminal
 from mean_actor_critic._version import __version__
 from mean_actor_critic.cli import gradients, report, results, search, studies, training
 from mean_actor_critic.cli.settings import unknown_option
 from mean_actor_critic.errors import Interrupted, MacError
-from mean_actor_critic.progress import say
+from mean_actor_critic.files import in_words
+from mean_actor_critic.terminal import say, tell
 
 COMMANDS = (
     *training.COMMANDS,
@@ -39,10 +42,15 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ARG002
+        """Help and versions. Argparse would keep to itself that they cannot be written."""
+        for line in message.splitlines():
+            tell(line)
+
     def error(self, message: str) -> NoReturn:
         """Leave with one line."""
         words = unknown_option(self._words, self._option_string_actions) or message
-        self.exit(2, f"{self.prog}: {' '.join(words.splitlines())} (see {self.prog} --help)\n")
+        _leave(2, f"{self.prog}: {' '.join(words.splitlines())} (see {self.prog} --help)")
 
 
 def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -65,35 +73,37 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: parses, runs, and turns every expected error into one line and an exit code."""
-    _fill_standard_descriptors()
-    words = sys.argv[1:] if arguments is None else arguments
-    options = make_parser(words).parse_args(words)
+    terminal.prepare()
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: say(f"mac: warning: {message}")
-            options.run(options)
-        sys.stdout.flush()
+        _run(sys.argv[1:] if arguments is None else arguments)
+        terminal.finish()
     except MacError as fault:
         _leave(fault.exit_code, f"mac: {fault}")
-    except Interrupted as fault:
-        again = (
-            "interrupted; the same command goes on from here" if options.command in ("reproduce", "sweep") else fault
-        )
-        _leave(128 + fault.signal_number, f"mac: {again}")
-    except KeyboardInterrupt:
-        _leave(130, "mac: interrupted")
+    except KeyboardInterrupt as fault:
+        number = fault.signal_number if isinstance(fault, Interrupted) else signal.SIGINT
+        _leave(128 + number, f"mac: {str(fault) or 'interrupted'}")
     except BrokenPipeError:  # the reader of our output, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as fault:  # the system refused something that no reader or writer has words for
+        _leave(1, f"mac: {in_words(fault)}")
 
 
-def _fill_standard_descriptors() -> None:
-    """Where a standard stream is closed (2>&-), let nothing else get its number: workers would lose it."""
-    for descriptor in range(3):
+def _run(words: Sequence[str]) -> None:
+    """Do what the words of a command line ask for."""
+    try:
+        options = make_parser(words).parse_args(words)
+    except SystemExit:
+        terminal.finish()  # help that cannot be written is heard of here, and not when the process ends
+        raise
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"mac: warning: {message}")
         try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+            options.run(options)
+        except Interrupted as fault:
+            if options.command not in ("reproduce", "sweep"):
+                raise
+            raise Interrupted(fault.signal_number, "the same command goes on from here") from None
 
 
 def _leave(code: int, line: str) -> NoReturn:

@@ -6,7 +6,7 @@ from pathlib import Path
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
 from mean_actor_critic.errors import MacError
-from mean_actor_critic.progress import say
+from mean_actor_critic.terminal import say, tell
 
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +25,11 @@ def report(options: argparse.Namespace) -> None:
     from mean_actor_critic.reports.write import make_report
 
     content, written = make_report(options.paths, Path(options.out), options.env, not options.no_video)
-    print("".join(answer(content)))
+    tell("".join(answer(content)))
     for line in notes(content):
-        print(line)
+        tell(line)
     size = written[-1].stat().st_size / 2**20
-    print(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
+    tell(f"{written[-1]}: {size:.1f} MB, and {len(written) - 1} files beside it")
 
 
 def can_make_page() -> bool:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
-from mean_actor_critic.cli.shared import console, player_at, warn
+from mean_actor_critic.cli.shared import player_at, warn
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.progress import progress_display
 from mean_actor_critic.runs.store import RUNS
 from mean_actor_critic.spec.checks import parse_settings
 from mean_actor_critic.spec.rules import CHANGEABLE, GameRules
 from mean_actor_critic.spec.settings import settings_of
+from mean_actor_critic.terminal import show, tell
 
 # Played by `mac evaluate`, by engine, unless said otherwise. Games can be long: one batch of them.
 EPISODES = {"compiled": 100, "hosted": 100, "atari": 16}
@@ -32,10 +33,10 @@ def runs(options: argparse.Namespace) -> None:
     if not there and options.folder != RUNS:
         raise InputError("DIR", options.folder, "a folder")
     table, count = runs_table(folder) if there else (None, 0)
-    if count:
-        console().print(table)
+    if table is not None and count:
+        show(table)
     else:
-        print(f"no runs in {folder}")
+        tell(f"no runs in {folder}")
 
 
 def _add_evaluate_options(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +82,7 @@ def evaluate(options: argparse.Namespace) -> None:
             )
             # the independent unit: trials of a run, episodes of one agent
             table.add_row(name, *summary_cells(summarise(returns.mean(axis=1) if several else returns[0])))
-    console().print(table)
+    show(table)
 
 
 def _add_watch_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +109,7 @@ def watch(options: argparse.Namespace) -> None:
     each = f" ({', '.join(f'{value:.1f}' for value in video.returns)})" if len(video.returns) > 1 else ""
     what = f"{len(video.returns)} episodes, mean return" if each else "return"
     mean = sum(video.returns) / len(video.returns)
-    print(f"{video.file}: {video.frames} pictures, {what} {mean:.1f}{each}")
+    tell(f"{video.file}: {video.frames} pictures, {what} {mean:.1f}{each}")
 
 
 def _add_export_options(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +125,7 @@ def export(options: argparse.Namespace) -> None:
     run = Run.load(options.path)
     warn(run)
     run.agent(options.trial).save(options.out)
-    print(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
+    tell(f"{options.out}: trial {options.trial} of {options.path}, {run.status[options.trial]}")
 
 
 COMMANDS = (

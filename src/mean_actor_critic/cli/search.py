@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mean_actor_critic.cli import options as shared_options
 from mean_actor_critic.cli.options import Command
-from mean_actor_critic.cli.shared import console
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import progress_display
@@ -18,6 +17,7 @@ from mean_actor_critic.spec.paper import CLASSIC_CONTROL, COMPARED, SEARCH_TRIAL
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.spec.rules import GAME
 from mean_actor_critic.studies.sweep import HALVING, RULES, Sweep
+from mean_actor_critic.terminal import show, tell
 
 if TYPE_CHECKING:
     from mean_actor_critic.studies.sweep import Plan
@@ -96,11 +96,11 @@ def carry_out(plan: "Plan", folder: Path, label: str, quiet: bool) -> tuple[Swee
     summary = folder / "summary.csv"
     report.write_summary(sweep, summary)
     if not quiet:
-        console().print(report.winners_table(sweep))
+        show(report.winners_table(sweep))
         if reused:
-            print(f"{reused} of {cells} cells were already there and taken as they are")
-        print(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - begun:.0f} s")
-        print(f"{folder}: results {sweep.results_digest[:16]}; written: {summary}")
+            tell(f"{reused} of {cells} cells were already there and taken as they are")
+        tell(f"{report.extent(sweep)}; {trained} trainings in {time.monotonic() - begun:.0f} s")
+        tell(f"{folder}: results {sweep.results_digest[:16]}; written: {summary}")
     if not reused:
         return sweep, "finished by this command"
     whole = reused == cells

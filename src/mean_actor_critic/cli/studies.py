@@ -14,10 +14,10 @@ from mean_actor_critic.cli.options import Command
 from mean_actor_critic.cli.report import can_make_page
 from mean_actor_critic.cli.search import carry_out
 from mean_actor_critic.cli.settings import known_settings
-from mean_actor_critic.cli.shared import console, show_divergence
+from mean_actor_critic.cli.shared import show_divergence
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import require_own
-from mean_actor_critic.progress import progress_display, say
+from mean_actor_critic.progress import progress_display
 from mean_actor_critic.runs.store import RUNS, make_folder
 from mean_actor_critic.spec.checks import parse_settings, unknown_name
 from mean_actor_critic.spec.experiment import make_experiment
@@ -37,6 +37,7 @@ from mean_actor_critic.spec.paper import (
 )
 from mean_actor_critic.spec.presets import require_reporting_seed, settings_of_preset
 from mean_actor_critic.studies.sweep import RULES, Sweep
+from mean_actor_critic.terminal import console, say, show, tell
 
 if TYPE_CHECKING:
     from mean_actor_critic.runs.run import Run
@@ -183,12 +184,11 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
     content = report.study(task, runs, winners.sweeps, origins)
     written = report.write(content, folder)
     if not options.quiet:
-        terminal = console()
-        for table in results_tables(content, terminal.width):
-            terminal.print(table)
+        for table in results_tables(content, console().width):
+            show(table)
         for run in runs:
             show_divergence(run)
-        print("".join(answer(content)))
+        tell("".join(answer(content)))
     if with_page:
         written += files.write_report(content, record_best(content), page)[-1:]
     _say_what_was_written(options, begun, written)
@@ -277,9 +277,8 @@ def _reproduce_games(options: argparse.Namespace) -> None:
                 say(f"{run.path}: {'already finished, taken as it is' if reused else 'finished'}")
     content, written = make_report(folder, page)
     if not options.quiet:
-        terminal = console()
-        for table in results_tables(content, terminal.width):
-            terminal.print(table)
+        for table in results_tables(content, console().width):
+            show(table)
         for source in content.sources.runs:
             show_divergence(source.run)
     _say_what_was_written(options, begun, written)
@@ -330,14 +329,13 @@ def _reproduce_modern(options: argparse.Namespace) -> None:
         content = read(find_sources([folder]))
         written = write_results(content, folder)
     if not options.quiet:
-        terminal = console()
-        for table in results_tables(content, terminal.width):
-            terminal.print(table)
+        for table in results_tables(content, console().width):
+            show(table)
         for source in content.sources.runs:
             show_divergence(source.run)
-        print("".join(answer(content)))
+        tell("".join(answer(content)))
         for line in notes(content):
-            print(line)
+            tell(line)
     _say_what_was_written(options, begun, written)
 
 
@@ -398,7 +396,7 @@ def _reproduce_theorems(options: argparse.Namespace) -> None:
         written = [write_theory(folder, theory)]
     if not options.quiet:
         for line in report.verdicts(theory):
-            print(line)
+            tell(line)
     if with_page:
         written += make_report(folder, page)[1][-1:]
     _say_what_was_written(options, begun, written)
@@ -414,7 +412,7 @@ def _command_line(options: argparse.Namespace) -> str:
 
 def _say_what_was_written(options: argparse.Namespace, begun: float, written: list[Path]) -> None:
     if not options.quiet:
-        print(f"{time.monotonic() - begun:.0f} s; written: {', '.join(map(str, written))}")
+        tell(f"{time.monotonic() - begun:.0f} s; written: {', '.join(map(str, written))}")
 
 
 COMMANDS = (Command("reproduce", "Repeat an experiment of the paper.", _add_reproduce_options, reproduce),)

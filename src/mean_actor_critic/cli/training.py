@@ -10,10 +10,11 @@ from mean_actor_critic.cli.options import Command
 from mean_actor_critic.cli.settings import settings_help, settings_to_give
 from mean_actor_critic.cli.shared import show_run, warn
 from mean_actor_critic.errors import InputError, MacError
-from mean_actor_critic.progress import progress_display, say
+from mean_actor_critic.progress import progress_display
 from mean_actor_critic.spec.checks import parse_kwargs, parse_settings
 from mean_actor_critic.spec.experiment import USUAL_BUDGETS, USUAL_STEPS, Experiment
 from mean_actor_critic.spec.learners import ENGINES, GENERAL, learners_on
+from mean_actor_critic.terminal import say, tell
 
 if TYPE_CHECKING:
     from mean_actor_critic.runs.loop import Started
@@ -242,10 +243,10 @@ def check(options: argparse.Namespace) -> None:
     kwargs = parse_kwargs(options.env_kwargs)
     for finding in check(options.environment, env_kwargs=kwargs, max_episode_steps=options.max_episode_steps):
         problems += finding.level == "problem"
-        print(f"{signs[finding.level]} {finding.text}")
+        tell(f"{signs[finding.level]} {finding.text}")
     if problems:
         raise MacError(f"{options.environment}: {problems} problem{'s' if problems > 1 else ''}, see above")
-    print(f"{options.environment}: can be trained")
+    tell(f"{options.environment}: can be trained")
 
 
 COMMANDS = (

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from mean_actor_critic._version import __version__
 from mean_actor_critic.learning import native
 from mean_actor_critic.machine import cache_folder, cores
+from mean_actor_critic.terminal import one_line
 
 AXIS = "device"  # of a mesh
 
@@ -106,7 +107,9 @@ def versions(engine: str = "compiled") -> dict[str, str]:
 def changes(recorded: dict[str, str], engine: str = "compiled") -> list[str]:
     """What differs now from the versions that a manifest recorded, as "name before → now"."""
     now = versions(engine)
-    return [f"{name} {recorded[name]} → {now[name]}" for name in now if recorded.get(name, now[name]) != now[name]]
+    return [
+        one_line(f"{name} {recorded[name]} → {now[name]}") for name in now if recorded.get(name, now[name]) != now[name]
+    ]
 
 
 def _processor() -> str:

@@ -9,10 +9,10 @@ from mean_actor_critic.reports.digits import in_millions, rounded, with_interval
 from mean_actor_critic.reports.entries import solved_words
 from mean_actor_critic.reports.games import PAPERS_STEPS, GameResult, OnGame, title_on_games
 from mean_actor_critic.reports.sheets import OF_PROBABILITIES
-from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Summary
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.studies.sweep import RULES
+from mean_actor_critic.terminal import printable
 
 
 def answer(content: Content) -> tuple[str, str]:

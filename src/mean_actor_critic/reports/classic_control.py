@@ -6,11 +6,12 @@ from pathlib import Path
 from mean_actor_critic.reports.content import Content, read
 from mean_actor_critic.reports.files import curve_rows, curves_title
 from mean_actor_critic.reports.plots import learning_curves
-from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource, printable
+from mean_actor_critic.reports.sources import RunSource, Sources, SweepSource
 from mean_actor_critic.reports.tables import results_rows, write_csv
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.paper import Task
 from mean_actor_critic.studies.sweep import Sweep
+from mean_actor_critic.terminal import printable
 
 
 def study(task: Task, runs: Sequence[Run], sweeps: Sequence[Sweep], origins: Mapping[Path, str]) -> Content:

@@ -12,7 +12,7 @@ from mean_actor_critic.reports.curves import curves_of
 from mean_actor_critic.reports.digits import decimals_of, in_millions
 from mean_actor_critic.reports.entries import Entry
 from mean_actor_critic.reports.evaluations import Score, last_score
-from mean_actor_critic.reports.sources import RunSource, game_of, printable, title_of_game
+from mean_actor_critic.reports.sources import RunSource, game_of, title_of_game
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import settings_as_words
@@ -20,6 +20,7 @@ from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.paper import TABLE_2, Game
 from mean_actor_critic.spec.presets import start_from
 from mean_actor_critic.spec.rules import PROTOCOLS
+from mean_actor_critic.terminal import printable
 
 PAPERS_STEPS = 50_000_000
 MOST_NAMED = 2  # settings that a label has room for

@@ -12,7 +12,7 @@ from mean_actor_critic.reports.entries import Entry, extent
 from mean_actor_critic.reports.games import PAPERS_STEPS
 from mean_actor_critic.reports.search import is_papers_grid
 from mean_actor_critic.reports.sheets import Sheet
-from mean_actor_critic.reports.sources import RunSource, place_of, printable, title_of_game, title_of_task
+from mean_actor_critic.reports.sources import RunSource, place_of, title_of_game, title_of_task
 from mean_actor_critic.reports.statistics import FEWEST
 from mean_actor_critic.spec import modern
 from mean_actor_critic.spec.algorithms import algorithm_of
@@ -21,6 +21,7 @@ from mean_actor_critic.spec.experiment import Experiment, make_experiment
 from mean_actor_critic.spec.paper import ATARI_TRIALS, CLASSIC_CONTROL
 from mean_actor_critic.spec.presets import PRESETS, SEARCH_SEEDS, TUNED, settings_of_preset
 from mean_actor_critic.studies.sweep import Plan
+from mean_actor_critic.terminal import printable
 
 
 def method(content: Content) -> list[str]:

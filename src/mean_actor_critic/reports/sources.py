@@ -19,6 +19,7 @@ from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.spec.paper import ATARI, CLASSIC_CONTROL, Game, Task
 from mean_actor_critic.spec.presets import SEARCH_SEEDS
 from mean_actor_critic.studies.sweep import Sweep, is_sweep
+from mean_actor_critic.terminal import printable
 
 
 class RunSource(NamedTuple):
@@ -161,21 +162,6 @@ def _require_results(runs: Sequence[RunSource], sweeps: Sequence["SweepSource"],
     if runs and runs[0].on_game:
         allowed = "a run whose trials were all evaluated once"
     raise InputError("RUN", given, allowed)
-
-
-def printable(text: str | Path) -> str:
-    """As something that can be shown and written everywhere: no control characters, nothing that is not a character."""
-    decoded = os.fsencode(str(text)).decode("utf-8", "replace") if _is_encodable(str(text)) else repr(str(text))
-    return "".join(sign if sign.isprintable() else "�" for sign in decoded)
-
-
-def _is_encodable(text: str) -> bool:
-    """Whether a file system could have such a name; a forged manifest can hold what none can."""
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _places(folder: Path) -> list[Path]:

@@ -27,7 +27,6 @@ from mean_actor_critic.reports.entries import extent, solved_words
 from mean_actor_critic.reports.evaluations import Score, scores_in_words
 from mean_actor_critic.reports.games import PAPERS_STEPS, OnGame, title_on_games
 from mean_actor_critic.reports.sheets import OF_PROBABILITIES, Sheet, filled_sheet, to_threshold
-from mean_actor_critic.reports.sources import printable
 from mean_actor_critic.reports.statistics import Array, Estimate, Summary, final_scores, summarise, trial_scores
 from mean_actor_critic.reports.variants import counts_sheet, twins_sheet
 from mean_actor_critic.runs.run import Run
@@ -36,6 +35,7 @@ from mean_actor_critic.spec.learners import STEPS
 from mean_actor_critic.spec.paper import ATARI_TRIALS
 from mean_actor_critic.spec.rules import GameRules
 from mean_actor_critic.studies.sweep import Sweep, is_sweep, scores
+from mean_actor_critic.terminal import printable
 
 # columns of the results that a terminal has room for
 TERMINAL = (

@@ -3,10 +3,12 @@
 import html
 from collections.abc import Mapping
 
+from mean_actor_critic.terminal import one_line
+
 
 def as_text(title: str, facts: Mapping[str, str]) -> str:
     """A line for the title and each fact."""
-    return "\n".join([title, *(f"  {name}: {words}" for name, words in facts.items())])
+    return "\n".join([title, *(one_line(f"  {name}: {words}") for name, words in facts.items())])
 
 
 def as_html(title: str, facts: Mapping[str, str]) -> str:

@@ -24,9 +24,9 @@ from mean_actor_critic.environments.hosted import worker as workers
 from mean_actor_critic.environments.spaces import Spaces, parts_of
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.machine import cores
-from mean_actor_critic.progress import say
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.learners import all_in_bytes
+from mean_actor_critic.terminal import say
 
 STEP_SECONDS = 25.0  # an environment may think this long about one step or reset, unless said otherwise
 START_SECONDS = 25.0  # a worker may take this long to import what it needs
