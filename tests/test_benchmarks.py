@@ -1,6 +1,7 @@
 """Every part of the benchmarks runs and writes its section. At toy size: what it measures then means nothing."""
 
 import inspect
+import shutil
 from functools import partial
 
 import pytest
@@ -86,6 +87,10 @@ def test_the_comparison_on_tasks_is_taken_up_where_it_stopped(cheap, monkeypatch
     capsys.readouterr()
     assert compare() == []
     assert capsys.readouterr().out.strip() in (results / "README.md").read_text()
+    written = (results / "evaluations.csv").read_bytes()
+    shutil.rmtree(out)  # as on another machine, with nothing but what was written for good
+    assert compare() == []
+    assert (results / "evaluations.csv").read_bytes() == written
 
 
 def test_a_job_that_fails_stops_no_other(monkeypatch, tmp_path):

@@ -38,7 +38,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "runs" / "suite", help="working folder (default: %(default)s)"
     )
-    parser.add_argument("--commit-to", type=Path, metavar="DIR", help="write there what is done in the working folder")
+    parser.add_argument(
+        "--commit-to", type=Path, metavar="DIR", help="write there what is done, and do not do again what stands there"
+    )
     parser.add_argument("--toy", action="store_true", help="too little to mean anything; tries it out, keeps nothing")
     chosen = parser.parse_args(arguments)
     if chosen.toy:
@@ -73,6 +75,8 @@ def compare(
     for name in methods:
         if not METHODS[name].installed:
             log(f"{METHODS[name].title} is left out: {METHODS[name].package} is not installed")
+    if commit_to:
+        jobs.take_up(commit_to / summary.EVALUATIONS, out)
     there = [name for name in methods if METHODS[name].installed]
     failed = jobs.run(jobs.planned(tasks, there, seeds), out, at_once, size)
     finished = list(jobs.done(out))

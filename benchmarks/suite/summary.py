@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.harness import mean, rate, table, write_section
-from benchmarks.suite.jobs import Job
+from benchmarks.suite.jobs import Done, as_csv
 from benchmarks.suite.methods import METHODS, Look
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.reports.digits import decimals, interval, rounded
 from mean_actor_critic.reports.statistics import summarise
 
-Done = tuple[Job, list[Look]]
 HEAD = """# The comparison on tasks
 
 Our learner at its one setting, and other packages' algorithms with their defaults and with the settings that RL
@@ -30,7 +29,8 @@ python -m benchmarks suite --commit-to results/suite      # resumable; days, all
   Ours plays its own programs of them where it has some, which are tested against the originals.
 - No algorithm gets a step more than the budget. PPO learns at the ends of rollouts: steps after the last whole one are
   lost to it, which are many where the zoo has long rollouts and a budget of its own of a million.
-- Speed is in CPU seconds, of all threads and worker processes, because other programs were running on the machine.
+- Speed is in CPU seconds, of all threads and worker processes, because other programs were running on the machine, of
+  the machine that a seed was run on: the file of evaluations is taken up wherever the command is run next.
 - sbx is installed by hand (`pip install sbx-rl`), because it brings along a nightly build of another package. CleanRL
   is left out: it is scripts and no library, and what the package index has of it asks for the old `gym`.
 
@@ -50,10 +50,7 @@ def write(finished: Iterable[Done], folder: Path, where: str) -> None:
     finished = list(finished)
     folder.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*Job._fields, *Look._fields])
-    for job, looks in finished:
-        lines.writerows([*job, look.steps, *(f"{value:.6g}" for value in look[1:])] for look in looks)
+    csv.writer(text, lineterminator="\n").writerows(as_csv(finished))
     write_whole(folder / EVALUATIONS, text.getvalue().encode())
     for section in (f"## Machine\n\n{where}\n", *sections(finished)):
         write_section(folder / RESULTS, section, HEAD)

@@ -251,15 +251,17 @@ def _observed(setup: Setup, context: Context, hyper: Hyper, state: State, batch:
         returns=scales.earn(state.returns, batch.reward[0], ended, hyper.discount),
     )
     if setup.novelty:
-        seen = _seen(_scale(setup, state), batch.observation[1])
-        state = state._replace(novelty=novelty.visit(state.novelty, seen, context.step))
+        scale = _scale(setup, state)
+        seen, variance = _seen(scale, batch.observation[1]), scales.variance(state.observed, scale)
+        state = state._replace(novelty=novelty.visit(state.novelty, seen, variance, context.step))
     return state
 
 
 class _Lagging(NamedTuple):
     """What the target networks say of rows [sequence, row, action]."""
 
-    q: Float[Array, "sequence row action"]  # the lowest of the critics'
+    lowest_q: Float[Array, "sequence row action"]  # of the critics
+    mean_q: Float[Array, "sequence row action"]
     log_policy: Float[Array, "sequence row action"]
 
 
@@ -282,11 +284,13 @@ class Lesson(NamedTuple):
 def prepared(setup: Setup, hyper: Hyper, state: State, rows: Rows) -> Lesson:
     """Rows [*update, sequence, row], scaled; the same for all updates of a call, and so computed at once."""
     shape = rows.action.shape
-    scaled = _seen(_scale(setup, state), rows.observation)
+    scale = _scale(setup, state)
+    scaled = _seen(scale, rows.observation)
     seen = scaled if setup.scales_observations else _seen((), rows.observation)
     reward = rows.reward / scales.reward_scale(state.returns) if setup.scale_rewards else rows.reward
     if setup.novelty:
-        new = novelty.bonus(state.novelty, scaled.reshape(-1, scaled.shape[-1])).reshape(shape)
+        flat, variance = scaled.reshape(-1, scaled.shape[-1]), scales.variance(state.observed, scale)
+        new = novelty.bonus(state.novelty, flat, variance).reshape(shape)
         reward = reward + hyper.novelty_weight * (1 - hyper.discount) * jnp.roll(new, -1, axis=-1)
     return Lesson(rows, seen.reshape(*shape[:-2], shape[-2] * shape[-1], -1), reward)
 
@@ -297,7 +301,8 @@ def _update(setup: Setup, hyper: Hyper, state: State, lesson: Lesson) -> State:
     outputs = _outputs(setup, state.targets, seen)
     shape = (*rows.action.shape, outputs.shape[-1])
     outputs = outputs.reshape(-1, *shape)
-    lagging = _Lagging(jnp.min(outputs[:-1], axis=0), log_softmax(legal(outputs[-1], rows.mask)))
+    q, logits = outputs[:-1], legal(outputs[-1], rows.mask)
+    lagging = _Lagging(jnp.min(q, axis=0), jnp.mean(q, axis=0), log_softmax(logits))
 
     def loss(networks: Stack) -> tuple[Array, _Notes]:
         online = _outputs(setup, networks, seen).reshape(-1, *shape)
@@ -322,23 +327,24 @@ def _loss(
 ) -> tuple[Float[Array, ""], _Notes]:
     """The sum of the critics' losses and the policy's, and what to note."""
     q, logits = outputs[:-1], legal(outputs[-1], rows.mask)
-    mean_q = jax.lax.stop_gradient(jnp.mean(q, axis=0))
     log_policy = log_softmax(logits)
     if _has_policy(setup):
         policy = jax.lax.stop_gradient(jnp.exp(log_policy))
     else:
-        policy = jax.nn.one_hot(jnp.argmax(legal(mean_q, rows.mask), axis=-1), q.shape[-1])
+        policy = jax.nn.one_hot(jnp.argmax(legal(jnp.mean(q, axis=0), rows.mask), axis=-1), q.shape[-1])
     # the last row of a run is only looked at from the one before, and an episode's last has no action
     valid = (~rows.last).at[:, -1].set(False)
     weight = valid / jnp.maximum(jnp.sum(valid), 1)
     taken = jax.nn.one_hot(rows.action, q.shape[-1])
-    target = critic_target(setup, hyper, rows, reward, policy, lagging.q)
+    target = critic_target(setup, hyper, rows, reward, policy, lagging.lowest_q)
     error = sum_over_actions(q * taken) - jax.lax.stop_gradient(target)
     total = 0.5 * jnp.sum(weight * error**2)
     mean_error = 2 * total / setup.critics
     if not _has_policy(setup):
         return total, _Notes(spread, jnp.float32(0), mean_error)
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), Judged(policy, mean_q, rows.action, rows.behaviour))
+    # by the lagging critics, whose errors of one update average out: the policy follows them sooner and more steadily
+    judged = Judged(policy, lagging.mean_q, rows.action, rows.behaviour)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), judged)
     advantage = ADVANTAGES[setup.algorithm](flat).reshape(policy.shape)
     spread = scales.averaged(spread, jnp.sum(weight * _mean_over_actions(advantage**2, rows.mask)))
     relative = advantage / jnp.maximum(jnp.sqrt(spread.mean), SMALLEST_SPREAD)

@@ -62,6 +62,12 @@ def scale_of(observed: Observed, parts: tuple[Part, ...]) -> Units:
     return Units(jnp.concatenate(means), jnp.where(size > 0, size, 1.0))
 
 
+def variance(observed: Observed, scale: Units) -> Float[Array, ""]:
+    """The sum of the variances of all numbers of scaled observations; 1 where nothing varies."""
+    total = jnp.sum(observed.squares / jnp.maximum(observed.n, 1) / scale.deviation**2)
+    return jnp.where(total > 0, total, 1.0)
+
+
 def _boundaries(parts: tuple[Part, ...]) -> list[int]:
     ends, end = [], 0
     for part in parts[:-1]:
