@@ -166,6 +166,11 @@ def test_numbers_are_those_of_the_evaluations_that_were_written(tmp_path):
     (row, _) = variants.twins_sheet(content.tasks).rows
     assert row[:2] == ["Frozen Lake, not slippery", "MAC"]
     assert "7/8" in row
+    every = list(csv.DictReader((tmp_path / "report" / "evaluations.csv").read_text().splitlines()))
+    ours = [line for line in every if line["algorithm"] == "mac" and line["trial"] == "2"]
+    assert [int(line["steps"]) for line in ours] == run.experiment.evaluation_moments().tolist()
+    for name, means in (("greedy", greedy), ("sampled", sampled)):
+        np.testing.assert_allclose([float(line[name]) for line in ours], means[2], atol=1e-5)
 
 
 def test_runs_that_are_not_as_far_as_the_finished_ones_are_left_out_and_named(tmp_path):
@@ -300,7 +305,7 @@ def test_the_page_shows_every_task_and_its_switches_work(browser, page, width):
 
 
 def test_the_figures_and_tables_lie_beside_the_page(page):
-    names = {"tasks.csv", "tasks.tex", "curves.csv", "files.json", "index.html"}
+    names = {"tasks.csv", "tasks.tex", "curves.csv", "evaluations.csv", "files.json", "index.html"}
     names |= {f"curves-{group}.{kind}" for group in ("twins", "parts") for kind in ("png", "svg")}
     assert {file.name for file in page.parent.iterdir()} == names
     assert re.search(r"Frozen Lake, not slippery & MAC & 0\.9", (page.parent / "tasks.tex").read_text())

@@ -93,7 +93,9 @@ def _write_tasks(content: Content, folder: Path) -> list[Path]:
     header = curve_rows([])[0]
     rows = [[on.title, *row] for on in content.tasks for row in curve_rows([r.entry for r in on.results])[1:]]
     write_csv(curves, [["task", *header], *rows])
-    files = [*table.values(), curves]
+    evaluations = folder / "evaluations.csv"
+    write_csv(evaluations, variants.evaluation_rows(content.tasks))
+    files = [*table.values(), curves, evaluations]
     for group in groups_of(content.tasks):
         pictures = [folder / f"curves-{group}.{kind}" for kind in ("png", "svg")]
         plots.curves_on_tasks(content.tasks, group, *pictures)

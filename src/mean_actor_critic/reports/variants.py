@@ -134,6 +134,21 @@ def csv_rows(tasks: Sequence[OnTask]) -> list[list[Any]]:
     return rows
 
 
+def evaluation_rows(tasks: Sequence[OnTask]) -> list[list[Any]]:
+    """Every evaluation of every trial, for a file: means over its episodes, from which all else can be computed."""
+    rows: list[list[Any]] = [["task", "algorithm", "changed", "run", "trial", "steps", "greedy", "sampled"]]
+    for on, result in ((task, result) for task in tasks for result in task.results):
+        run, found = result.entry.run, result.entry.run.evaluations
+        names = [on.title, result.entry.algorithm, result.changed, result.entry.source.name]
+        moments = run.experiment.evaluation_moments()
+        for place, trial in enumerate(run.experiment.trial_numbers()):
+            for number in range(found.evaluated[place]):
+                greedy = "" if found.greedy_means is None else exact(found.greedy_means[place, number])
+                sampled = exact(found.means[place, number])
+                rows.append([*names, int(trial), int(moments[number]), greedy, sampled])
+    return rows
+
+
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 
