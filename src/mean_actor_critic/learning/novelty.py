@@ -42,7 +42,8 @@ def features(
 ) -> Float[Array, "n feature"]:
     """sqrt(3/F) times a wave of W x + b: inner products fall with distance, nearly as exp(-2 distance² / variance).
 
-    The variance is that of all numbers of an observation together. A triangle wave and not a cosine, which on CPU costs more than the networks; nearly all of it is its first harmonic.
+    The variance is that of all numbers of an observation together. A triangle wave and not a cosine, which on CPU costs
+    more than the networks; nearly all of it is its first harmonic.
     """
     cycles = (seen @ novelty.frequency) / jnp.sqrt(variance) + novelty.phase
     return (4 * jnp.abs(cycles - jnp.round(cycles)) - 1) * (3.0 / FEATURES) ** 0.5
