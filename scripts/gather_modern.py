@@ -1,0 +1,143 @@
+"""Gathers the general learner's study from reports made on any machine: `python scripts/gather_modern.py REPORT …`.
+
+The study takes days. Each REPORT is a folder that `mac reproduce modern` or `mac report` wrote; its `evaluations.csv`
+has every evaluation of every trial. They are put into results/modern/evaluations.csv, a task and variant replacing what
+was there of the same, and the tables of results/modern/README.md are written anew from that file alone.
+"""
+
+import csv
+import io
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mean_actor_critic.files import write_whole
+from mean_actor_critic.reports.digits import decimals_of, interval, rounded
+from mean_actor_critic.reports.statistics import Summary, differences, summarise
+from mean_actor_critic.spec import modern
+from mean_actor_critic.spec.algorithms import algorithm_of
+
+RESULTS = Path(__file__).parent.parent / "results" / "modern"
+MARK = "<!-- tables: written by scripts/gather_modern.py -->\n"
+MOMENTS = {  # agent steps after which somebody has said what to expect
+    "cart-pole": (4_000, 8_000, 12_000, 50_000),
+    "acrobot": (4_000, 8_000, 50_000),
+    "mountain-car": (9_000, 12_000, 30_000),
+    "lunar-lander": (30_000, 60_000, 100_000, 300_000),
+    "frozen-lake-not-slippery": (8_000,),
+    "cliff-walking": (10_000, 20_000),
+    "taxi": (50_000, 100_000),
+}
+Row = dict[str, str]
+Variant = tuple[str, str, str]  # title of the task, algorithm, the setting that was changed
+
+
+def variant_of(row: Row) -> Variant:
+    return row["task"], row["algorithm"], row["changed"]
+
+
+def place(variant: Variant) -> tuple[int, ...]:
+    """Of the study's order."""
+    task, algorithm, changed = variant
+    part = changed.partition("=")[0]
+    titles = [known.title for known in modern.TASKS.values()]
+    parts = list(modern.PARTS)
+    return (
+        titles.index(task) if task in titles else len(titles),
+        1 + parts.index(part) if part in parts else 0,
+        modern.TWINS.index(algorithm),
+    )
+
+
+def gathered(folders: Sequence[Path]) -> dict[Variant, list[Row]]:
+    """The evaluations of each variant, those of later folders in the place of earlier ones."""
+    found: dict[Variant, list[Row]] = {}
+    for folder in folders:
+        file = folder / "evaluations.csv"
+        if not file.exists():
+            continue
+        rows = list(csv.DictReader(file.read_text().splitlines()))
+        found |= {variant: list(own) for variant, own in itertools.groupby(rows, variant_of)}
+    return {variant: found[variant] for variant in sorted(found, key=place)}
+
+
+def at(rows: Sequence[Row], moment: int, kind: str) -> np.ndarray | None:
+    """The means of a kind of evaluation [trials] at the last moment up to this one; None if training ended before."""
+    steps = sorted({int(row["steps"]) for row in rows})
+    last = max((step for step in steps if step <= moment), default=0)
+    if last < 0.9 * moment:
+        return None
+    return np.array([float(row[kind]) for row in rows if int(row["steps"]) == last])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    ruler = ["---", *["---:"] * (len(header) - 1)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (header, ruler, *rows))
+
+
+def mac_table(found: dict[Variant, list[Row]]) -> str:
+    """What the general learner reaches on each task."""
+    lines = []
+    for name, task in modern.TASKS.items():
+        rows = found.get((task.title, "mac", ""))
+        if not rows:
+            continue
+        for moment in MOMENTS.get(name, (task.steps,)):
+            greedy, sampled = (at(rows, moment, kind) for kind in ("greedy", "sampled"))
+            if greedy is None or sampled is None:
+                continue
+            summaries = [summarise(greedy), summarise(sampled)]
+            digits = decimals_of(summaries)
+            cells = [f"{rounded(s.mean, digits)} {interval(s, digits)}" for s in summaries]
+            worst = [rounded(float(values.min()), digits) for values in (greedy, sampled)]
+            lines.append([task.title, f"{moment:,}", cells[0], worst[0], cells[1], worst[1], str(len(greedy))])
+    return table(["task", "after steps", "greedy", "worst trial", "sampled", "worst trial", "trials"], lines)
+
+
+def over_training(rows: Sequence[Row]) -> np.ndarray:
+    """The mean of each trial's greedy evaluations [trials]: what decides between variants."""
+    trials = sorted({int(row["trial"]) for row in rows})
+    means = [np.mean([float(row["greedy"]) for row in rows if int(row["trial"]) == trial]) for trial in trials]
+    return np.array(means)
+
+
+def against_table(found: dict[Variant, list[Row]]) -> str:
+    """MAC against its twins, and against itself with a part switched off, on the tasks that have both."""
+    lines = []
+    for (title, algorithm, changed), rows in found.items():
+        ours = found.get((title, "mac", ""))
+        if not ours or (algorithm, changed) == ("mac", ""):
+            continue
+        values = [over_training(each) for each in (ours, rows)]
+        n = min(map(len, values))
+        both: list[Summary] = [summarise(each) for each in values]
+        digits = decimals_of(both)
+        (difference,) = differences(values[0][:n], [values[1][:n]], [True])
+        verdict = "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "no difference shows"
+        name = algorithm_of(algorithm).title + (f", {changed}" if changed else "")
+        gap, low, high = (rounded(x, digits) for x in (difference.difference, difference.low, difference.high))
+        lines.append([title, name, *(rounded(s.mean, digits) for s in both), f"{gap} [{low}, {high}]", str(n), verdict])
+    header = ["task", "against", "MAC, over training", "this", "difference", "trials", "MAC is"]
+    return table(header, lines) if lines else "No twin was trained yet.\n"
+
+
+def main(arguments: Sequence[str]) -> None:
+    found = gathered([RESULTS, *map(Path, arguments)])
+    text = io.StringIO()
+    rows = [row for own in found.values() for row in own]
+    lines = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)
+    write_whole(RESULTS / "evaluations.csv", text.getvalue().encode())
+    page = RESULTS / "README.md"
+    before = page.read_text().partition(MARK)[0]
+    reached = f"## What the one setting reaches\n\n{mac_table(found)}"
+    against = f"## MAC against its twins and its parts\n\n{against_table(found)}"
+    write_whole(page, f"{before}{MARK}\n{reached}\n{against}".encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
