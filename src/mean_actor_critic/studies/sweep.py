@@ -330,7 +330,7 @@ class Sweep:
     def _identity(self, cell: Cell) -> dict[str, str]:
         """Whose results a file holds: those of these points, whoever climbs later."""
         points = [self._points[cell.algorithm][place] for place in cell.points]
-        return {"sweep": self.digest, "cell": cell.name, "points": store.digest_of_document({"points": points})}
+        return {"sweep": self.digest, "cell": cell.name, "points": store.digest_without_order({"points": points})}
 
     def read(self, cell: Cell) -> CellResult:
         """The results of a cell that is done.
