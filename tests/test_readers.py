@@ -2,13 +2,175 @@
 
 import json
 
+import numpy as np
 import pytest
 from gymnasium import spaces
 
-from helpers import copy_of_tiny_run, message_of
-from mean_actor_critic.environments.spaces import Spaces
+from helpers import (
+    copy_of_tiny_run,
+    file_of,
+    message_of,
+    run_python,
+    safetensors_of,
+)
+from mean_actor_critic import machine
+from mean_actor_critic.environments.catalogue import COMPILED
+from mean_actor_critic.environments.programs import PROGRAMS
+from mean_actor_critic.environments.spaces import Spaces, fitted
+from mean_actor_critic.errors import OutOfMemoryError
+from mean_actor_critic.runs import arrays, store
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.expected import STATE_OF_OURS, most_bytes
+from mean_actor_critic.runs.run import Run
+from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.studies.sweep import CellResult, Sweep, create_sweep, plan_from_json
+
+# --- arrays are described before they are read -----------------------------------------------------------------------
+
+GRID = {"choices": {"hidden": [[], [8]], "actor_lr": [0.1, 0.01]}, "fixed": {}}
+PLAN = {
+    "environment": "CartPole-v0", "algorithms": ["mac"], "grid": GRID, "rungs": [{"trials": 1, "episodes": 2}],
+    "keep": 1.0, "rule": "area", "seed": 10**6,
+}  # fmt: skip
+READ = {"checkpoint": lambda files: Run.load(files.run), "agent": lambda files: Agent.load(files.agent)}
+
+
+def grow(file, size):
+    """Make the first array of a file so large, which takes no room on a disk: it is all holes."""
+    whole = file.read_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    words = header["__metadata__"]
+    large = {"zzz": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+    with file.open("wb") as opened:
+        opened.write(safetensors_of({"__metadata__": words, **large}))
+        opened.truncate(opened.tell() + size)
+
+
+@pytest.mark.parametrize("kind", READ)
+@pytest.mark.parametrize("size", [3 * 10**9, 40 * 10**9])
+def test_a_file_that_is_all_holes_is_refused_before_it_is_read(files, monkeypatch, kind, size):
+    grow(file_of(files, kind), size)
+    monkeypatch.setattr(arrays, "content", None)  # is not called
+    monkeypatch.setattr(store, "content", None)
+    assert str(file_of(files, kind)) in message_of(lambda: READ[kind](files))
+
+
+def test_the_same_holds_for_the_cells_of_a_search(tmp_path, monkeypatch):
+    sweep = create_sweep(tmp_path / "s", plan_from_json(PLAN), {})
+    cell = sweep.cells_of("mac", 0)[0]
+    curves = np.zeros((len(cell.points), 1, 2), np.float32)
+    sweep.write(cell, CellResult(curves, np.zeros(curves.shape[:2], np.int32), 0.0))
+    Sweep.load(tmp_path / "s").read(cell)
+    grow(tmp_path / "s" / "cells" / f"{cell.name}.safetensors", 3 * 10**9)
+    monkeypatch.setattr(store, "content", None)
+    assert "does not fit the plan" in message_of(lambda: Sweep.load(tmp_path / "s").read(cell))
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_many_arrays_are_refused_before_any_is_made(files, monkeypatch, kind):
+    file = file_of(files, kind)
+    words = {"format": "x"}
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    file.write_bytes(safetensors_of({"__metadata__": words, **{str(number): empty for number in range(400_000)}}))
+    monkeypatch.setattr(arrays, "_blank", None)
+    message_of(lambda: READ[kind](files))
+    file.write_bytes(safetensors_of({"__metadata__": words, **{str(number): empty for number in range(30_000)}}))
+    message_of(lambda: READ[kind](files))
+
+
+def test_what_a_manifest_allows_but_the_memory_does_not_is_refused_in_one_line(files, monkeypatch):
+    monkeypatch.setattr(machine, "room", lambda: machine.Room(100, "free on this machine"))
+    monkeypatch.setattr(store, "content", None)
+    with pytest.raises(OutOfMemoryError, match="not enough memory to read it"):
+        Agent.load(files.agent)
+
+
+def test_reading_takes_the_memory_of_what_is_read_and_no_more(tmp_path):
+    store.write_arrays(tmp_path / "large", {"x": np.zeros(10**8, np.uint8)}, {"format": "f"})
+    script = """
+import resource, sys
+from pathlib import Path
 from mean_actor_critic.runs import store
-from mean_actor_critic.studies.sweep import Sweep, create_sweep, plan_from_json
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+store.read_arrays(Path(sys.argv[1]), "f")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1000)
+"""
+    assert int(run_python(script, tmp_path / "large").out) < 150
+
+
+ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+DESCRIBED_WRONGLY = {
+    "no type": {**ENTRY, "dtype": None},
+    "an unknown type": {**ENTRY, "dtype": "BF16"},
+    "no shape": {**ENTRY, "shape": 1},
+    "a shape below zero": {**ENTRY, "shape": [-1]},
+    "a shape that is true": {**ENTRY, "shape": [True]},
+    "another shape": {**ENTRY, "shape": [2]},
+    "nothing of a shape beyond any memory": {**ENTRY, "shape": [0, 2**61, 2**61], "data_offsets": [0, 0]},
+    "too many dimensions": {**ENTRY, "shape": [1] * 100},
+    "no place": {**ENTRY, "data_offsets": None},
+    "a place beyond the file": {**ENTRY, "data_offsets": [4, 8]},
+    "a place that ends before it begins": {**ENTRY, "data_offsets": [4, 0]},
+    "something else": {**ENTRY, "more": 1},
+    "a number": 4,
+}
+
+
+@pytest.mark.parametrize("entry", DESCRIBED_WRONGLY.values(), ids=DESCRIBED_WRONGLY)
+def test_arrays_that_are_described_wrongly_are_refused(tmp_path, entry):
+    file = tmp_path / "file"
+    file.write_bytes(safetensors_of({"__metadata__": {"format": "f"}, "x": entry}, bytes(4)))
+    assert "damaged" in message_of(lambda: store.read_arrays(file, "f"))
+
+
+def test_arrays_that_share_their_place_are_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(safetensors_of({"__metadata__": {"format": "f"}, "x": ENTRY, "y": ENTRY}, bytes(4)))
+    assert "damaged" in message_of(lambda: store.read_arrays(file, "f"))
+
+
+def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
+    written = {
+        name: np.arange(6).reshape(2, 3).astype(kind) for name, kind in zip("abcdefghijkl", "?bBhHiIlLefd", strict=True)
+    }
+    written |= {"one": np.float32(3), "none": np.zeros((2, 0)), "turned": np.arange(6.0).reshape(2, 3).T}
+    store.write_arrays(tmp_path / "file", written, {"format": "f"})
+    read, words = store.read_arrays(tmp_path / "file", "f")
+    assert words == {"format": "f"}
+    assert {name: (x.dtype, x.shape, x.tobytes()) for name, x in read.items()} == {
+        name: (x.dtype, x.shape, np.asarray(x).tobytes()) for name, x in written.items()
+    }
+    assert all(array.flags.writeable for array in read.values())
+
+
+# --- how large a checkpoint can be -----------------------------------------------------------------------------------
+
+SETTINGS = {
+    "episodic": ({}, {"hidden": (), "replay_capacity": 1}, {"hidden": (300, 300, 300), "replay_capacity": 10**6}),
+    "replayed": ({}, {"hidden": (), "replay_capacity": 1, "environments": 1024}, {"critics": 8, "hidden": (1000,)}),
+    "rollout": ({}, {"hidden": (), "environments": 1, "rollout_steps": 1000}, {"hidden": (1000,)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v0", "Taxi-v3", "MinAtar/Seaquest-v1"])
+@pytest.mark.parametrize("learner", SETTINGS)
+def test_no_state_is_larger_than_what_its_manifest_allows(environment, learner):
+    """Where environments are programs, more is allowed, for what these are at."""
+    import jax
+
+    from mean_actor_critic.engines.updates import initial
+
+    seen = COMPILED[environment].spaces
+    for settings in SETTINGS[learner]:
+        for algorithm in ("mac", "reinforce") if learner == "episodic" else ("mac",):
+            some = {name: x for name, x in settings.items() if algorithm == "mac" or name == "hidden"}
+            experiment = fitted(
+                make_experiment(environment, algorithm, 3, 50, 0, some, engine="hosted", learner=learner), seen
+            )
+            state = jax.eval_shape(lambda e=experiment: initial(e.setup, seen.flat_shapes, jax.random.key(0)))
+            size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state.learner, state.replay)))
+            assert 3 * size < most_bytes(experiment, seen, 0) < float("inf")
+
 
 # --- the order of names ----------------------------------------------------------------------------------------------
 
@@ -41,10 +203,7 @@ def test_a_space_in_another_order_is_another_file(with_two_observations):
 
 
 def test_a_grid_in_another_order_is_another_search(tmp_path):
-    grid = {"choices": {"hidden": [[], [8]], "actor_lr": [0.1, 0.01]}, "fixed": {}}
-    rungs = [{"trials": 1, "episodes": 2}]
-    plan = {"environment": "CartPole-v0", "algorithms": ["mac"], "grid": grid, "rungs": rungs}
-    create_sweep(tmp_path / "s", plan_from_json({**plan, "keep": 1.0, "rule": "area", "seed": 10**6}), {})
+    create_sweep(tmp_path / "s", plan_from_json(PLAN), {})
     Sweep.load(tmp_path / "s")
     reversed_in(tmp_path / "s" / "sweep.json", "plan", "grid", "choices")
     assert "checksum" in message_of(lambda: Sweep.load(tmp_path / "s"))
@@ -56,3 +215,17 @@ def test_files_that_were_sealed_in_the_order_of_names_are_still_read(tmp_path):
     del document["sha256"]
     files.manifest.write_text(json.dumps({**document, "sha256": store.digest_without_order(document)}))
     assert store.read_manifest(files.run).experiment.environment == "CartPole-v0"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_program_of_ours_has_more_to_keep_than_is_allowed(name):
+    import jax
+
+    environment = COMPILED[name].build()
+    state = jax.eval_shape(environment.initial, jax.random.key(0))
+    size = sum(
+        x.size * x.dtype.itemsize
+        for x in jax.tree.leaves(state)
+        if not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    )
+    assert 4 * size < STATE_OF_OURS

@@ -3,11 +3,14 @@
 import contextlib
 import datetime
 import errno
+import json
 import os
 import re
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from mean_actor_critic.errors import DamagedFileError, DiskError, MissingFileError
 
@@ -97,11 +100,16 @@ def folder_within(folder: Path, name: str) -> Path:
     return path
 
 
-def read_whole(path: Path, largest: int | None = None) -> bytes:
-    """The content of a regular file; links are not followed."""
+def open_regular(path: Path) -> BufferedReader:
+    """A regular file, to be read; links are not followed, and nothing is waited for.
+
+    Raises:
+        MissingFileError: there is none.
+        DamagedFileError: what is there is something else, or cannot be read.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # no file has a name with a null in it
         raise MissingFileError(f"{path}: there is no such file") from None
     except OSError as fault:
         reason = "is a symbolic link" if os.path.islink(path) else (fault.strerror or str(fault))
@@ -109,11 +117,41 @@ def read_whole(path: Path, largest: int | None = None) -> bytes:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DamagedFileError(f"{path}: cannot be read: is not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            content = file.read() if largest is None else file.read(largest + 1)
-        except OSError as fault:
-            raise DamagedFileError(f"{path}: cannot be read: {fault.strerror}") from None
-    if largest is not None and len(content) > largest:
-        raise DamagedFileError(f"{path}: is larger than such a file can be")
-    return content
+    return os.fdopen(descriptor, "rb")
+
+
+@contextlib.contextmanager
+def read_faults(path: Path) -> Iterator[None]:
+    """Name the file that the system cannot read on."""
+    try:
+        yield
+    except OSError as fault:
+        raise DamagedFileError(f"{path}: cannot be read: {fault.strerror}") from None
+
+
+def read_whole(path: Path, largest: int) -> bytes:
+    """The content of a regular file of at most so many bytes; links are not followed."""
+    with open_regular(path) as file, read_faults(path):
+        if os.fstat(file.fileno()).st_size <= largest:
+            content = file.read(largest + 1)
+            if len(content) <= largest:
+                return content
+    raise DamagedFileError(f"{path}: is larger than such a file can be")
+
+
+def parsed_json(text: bytes | str) -> Any:
+    """What JSON says.
+
+    Raises:
+        ValueError: it is none, too deep, or has a number of more digits than anything here can be; says which.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except ValueError:  # Python's own limit, with advice for programmers
+        raise ValueError("it has a number of too many digits") from None

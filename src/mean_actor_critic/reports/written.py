@@ -6,14 +6,25 @@ written: what somebody else put there or changed stays. No symbolic link is foll
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from mean_actor_critic.errors import DamagedFileError, MissingFileError
-from mean_actor_critic.files import LARGEST_JSON, as_file_name, disk_faults, read_whole, write_whole
+from mean_actor_critic.files import (
+    LARGEST_JSON,
+    as_file_name,
+    disk_faults,
+    open_regular,
+    parsed_json,
+    read_faults,
+    read_whole,
+    write_whole,
+)
 
 LIST = "files.json"
 FORMAT = "mean_actor_critic report 1"
+LARGEST = 2**30  # bytes of a file that is looked at again
 
 
 def clear_and_list(folder: Path, files: Sequence[Path]) -> Path:
@@ -39,19 +50,22 @@ def clear_and_list(folder: Path, files: Sequence[Path]) -> Path:
 def _listed(folder: Path) -> dict[str, str]:
     """Names and checksums of what the earlier report wrote; nothing if there is no list that can be trusted."""
     try:
-        document = json.loads(read_whole(folder / LIST, LARGEST_JSON))
-    except (DamagedFileError, MissingFileError, ValueError, RecursionError):
+        document = parsed_json(read_whole(folder / LIST, LARGEST_JSON))
+    except (DamagedFileError, MissingFileError, ValueError):
         return {}
     files = document.get("files") if isinstance(document, dict) and document.get("format") == FORMAT else None
     if not isinstance(files, dict):
         return {}
     # a name that leads elsewhere was not written by a report
-    return {name: digest for name, digest in files.items() if name and as_file_name(name) == name}
+    own = {name: digest for name, digest in files.items() if name and as_file_name(name) == name}
+    return {name: digest for name, digest in own.items() if isinstance(digest, str)}
 
 
 def _digest(file: Path) -> str | None:
-    """SHA-256 of a regular file; None of anything else."""
+    """SHA-256 of a regular file; None of anything else, or of what is too large."""
     try:
-        return hashlib.sha256(read_whole(file)).hexdigest()
+        with open_regular(file) as opened, read_faults(file):
+            small = os.fstat(opened.fileno()).st_size <= LARGEST
+            return hashlib.file_digest(opened, "sha256").hexdigest() if small else None
     except (DamagedFileError, MissingFileError):
         return None

@@ -8,26 +8,16 @@ import numpy as np
 
 from mean_actor_critic.environments.spaces import FormError, Spaces, fitted, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
+from mean_actor_critic.files import parsed_json
 from mean_actor_critic.learning.architectures import network_of
-from mean_actor_critic.learning.networks import (
-    Layer,
-    Layers,
-    Networks,
-    Scale,
-    Units,
-    highest,
-    inverse_cdf,
-    legal,
-    normalize,
-    softmax,
-)
-from mean_actor_critic.learning.torsos import Normed
+from mean_actor_critic.learning.networks import Layer, Layers, Networks, highest, inverse_cdf, legal, normalize, softmax
 from mean_actor_critic.runs import store
+from mean_actor_critic.runs.expected import networks_from_arrays
 from mean_actor_critic.runs.facts import as_html, as_text
-from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
+from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.experiment import SEEDS, Experiment, experiment_from_json
-from mean_actor_critic.trees import Array, Arrays, named, restored
+from mean_actor_critic.trees import Array, Arrays, named
 
 AGENT_FORMAT = "mean_actor_critic agent 3"
 OLD_AGENT_FORMAT = "mean_actor_critic agent 2"  # whose files are still read
@@ -189,23 +179,30 @@ class Agent:
             DamagedFileError: the file is not one that `save` wrote.
         """
         file = Path(path)
-        arrays, words = store.read_arrays(file, (AGENT_FORMAT, OLD_AGENT_FORMAT))
-        try:
-            experiment = experiment_from_json(json.loads(words["experiment"]))
-            trial = int(words["trial"])
-            if not 0 <= trial < experiment.trials:
-                raise ValueError(f"there is no trial {trial}")
-            spaces = spaces_from_json(json.loads(words["spaces"]))
-            experiment = fitted(experiment, spaces)
-        except (KeyError, ValueError, RecursionError, InputError) as fault:
-            raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
-        experiment = experiment.with_network(network)
-        experiment.require_network()
-        try:
-            networks = networks_from_arrays(experiment, spaces, arrays)
-        except (KeyError, ValueError) as fault:
-            raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
-        return cls(experiment, spaces, trial, networks, seed=seed)
+
+        def understood(words: dict[str, str], arrays: Arrays) -> tuple[Experiment, Spaces, int, Networks]:
+            """What an agent is made of, from the words of a file and its arrays, or what its header says of them."""
+            try:
+                experiment = experiment_from_json(parsed_json(words["experiment"]))
+                trial = int(words["trial"])
+                if not 0 <= trial < experiment.trials:
+                    raise ValueError(f"there is no trial {trial}")
+                spaces = spaces_from_json(parsed_json(words["spaces"]))
+                experiment = fitted(experiment, spaces)
+            except (KeyError, ValueError, InputError) as fault:
+                raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
+            experiment = experiment.with_network(network)
+            experiment.require_network()
+            try:
+                return experiment, spaces, trial, networks_from_arrays(experiment, spaces, arrays)
+            except (KeyError, ValueError) as fault:
+                raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
+
+        def fits(words: dict[str, str], arrays: Arrays) -> None:
+            understood(words, arrays)
+
+        arrays, words = store.read_arrays(file, (AGENT_FORMAT, OLD_AGENT_FORMAT), fits)
+        return cls(*understood(words, arrays), seed=seed)
 
     # --- for people --------------------------------------------------------------------------------------------------
 
@@ -232,71 +229,6 @@ def _widths(layers: Any) -> list[int]:
     if isinstance(layers, Layer):
         return [layers.weight.shape[-1]]
     return [width for layer in layers if isinstance(layer, tuple) for width in _widths(layer)]
-
-
-def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: Arrays) -> Networks:
-    """Networks from arrays named `policy/0/weight`, `normalizer/mean` and so on; others are an error.
-
-    Raises:
-        ValueError: the arrays do not form the networks of the experiment.
-        KeyError: one is missing.
-    """
-    template = _template(experiment, spaces)
-    networks: Networks = restored(template, arrays)
-    for name, like in named(template).items():
-        if arrays[name].shape != like.shape:
-            raise ValueError(f"{name} does not fit the spaces and settings")
-    if set(arrays) != set(named(template)) or any(array.dtype != np.float32 for array in arrays.values()):
-        raise ValueError("unexpected arrays")
-    return networks
-
-
-def _template(experiment: Experiment, spaces: Spaces) -> Networks:
-    """Networks of the right shapes, which take no memory."""
-    setup: Any = experiment.setup
-    network = network_of(setup)
-    if network.shared:
-        if spaces.observation.shape != getattr(experiment.rules, "observation_shape", spaces.observation.shape):
-            raise ValueError("the observation space does not fit the settings")
-        values = 1 if setup.has_state_values else spaces.actions
-        return Networks(network=_blank(network.shapes(*spaces.whole_shapes, values)))
-    if hasattr(setup, "parts"):
-        return _template_of_stacks(setup, spaces)
-    layers = _blank(network.shapes(*spaces.flat_shapes))
-    size = _blank_array((spaces.observation_size,))
-    scale: Any = Scale(size, size) if setup.normalize_observations else ()
-    return Networks(layers, layers if setup.has_critic else (), scale)
-
-
-def _template_of_stacks(setup: Any, spaces: Spaces) -> Networks:
-    """The same for stacks of networks: the policy, or the critics where there is none, and the critics."""
-    shapes = network_of(setup).shapes(*spaces.flat_shapes)
-    size = _blank_array((spaces.observation_size,))
-    has_policy = POLICY in algorithm_of(setup.algorithm).parts
-    policy = _blank(shapes, (1 if has_policy else setup.critics,))
-    critics = _blank(shapes, (setup.critics,)) if setup.critics else ()
-    return Networks(policy, critics, Units(size, size) if setup.scales_observations else ())
-
-
-def _blank(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
-    """Layers of shapes as layers of arrays, with more dimensions in front."""
-    if isinstance(shapes, Layer):
-        return Layer(*(_blank_or_none(shape, leading) for shape in shapes))
-    if hasattr(shapes, "shape"):
-        return _blank_array((*leading, *shapes.shape))
-    if isinstance(shapes, Normed):
-        return Normed(_blank(shapes.layer, leading), *(_blank_or_none(shape, leading) for shape in shapes[1:]))
-    parts = [_blank(part, leading) for part in shapes]
-    return type(shapes)(*parts) if hasattr(shapes, "_fields") else tuple(parts)
-
-
-def _blank_or_none(shape: tuple[int, ...], leading: tuple[int, ...]) -> Any:
-    """An array of a layer; () where the layer has none."""
-    return _blank_array((*leading, *shape)) if shape else ()
-
-
-def _blank_array(shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(np.float32(0), shape)
 
 
 def _brief(observation: Any) -> str:

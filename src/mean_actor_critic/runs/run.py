@@ -17,7 +17,8 @@ from mean_actor_critic.engines.curves import (
 )
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.runs import store
-from mean_actor_critic.runs.agent import Agent, networks_from_arrays
+from mean_actor_critic.runs.agent import Agent
+from mean_actor_critic.runs.expected import networks_from_arrays
 from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole

@@ -18,19 +18,38 @@ import json
 import os
 import re
 import socket
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
+from mean_actor_critic import machine
 from mean_actor_critic.engines.curves import lengthened
 from mean_actor_critic.environments.spaces import Spaces, fitted, spaces_from_json
-from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError, RunBusyError
-from mean_actor_critic.files import LARGEST_JSON, becomes, disk_faults, now, read_whole, require_own, write_whole
+from mean_actor_critic.errors import (
+    DamagedFileError,
+    DiskError,
+    InputError,
+    MissingFileError,
+    OutOfMemoryError,
+    RunBusyError,
+)
+from mean_actor_critic.files import (
+    LARGEST_JSON,
+    becomes,
+    disk_faults,
+    now,
+    open_regular,
+    parsed_json,
+    read_faults,
+    read_whole,
+    require_own,
+    write_whole,
+)
+from mean_actor_critic.runs.arrays import content, described
+from mean_actor_critic.runs.expected import most_bytes
 from mean_actor_critic.spec.experiment import Experiment, checked_moments, experiment_from_json
 from mean_actor_critic.spec.settings import is_whole
 from mean_actor_critic.trees import Arrays
@@ -77,32 +96,53 @@ def write_arrays(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Non
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     words = {**metadata, "sha256": digest_of_arrays(contiguous, metadata)}
     try:
-        content = safetensors.numpy.save(contiguous, words)
+        whole = safetensors.numpy.save(contiguous, words)
     except BaseException as fault:
         if type(fault).__name__ == "PanicException":  # which is how the library meets a refusal of memory
             raise MemoryError(f"{path.name} could not be put together") from None
         raise
-    write_whole(path, content)
+    write_whole(path, whole)
 
 
-def read_arrays(path: Path, format_name: str | tuple[str, ...]) -> tuple[Arrays, dict[str, str]]:
+Fits = Callable[[dict[str, str], Arrays], None]  # raises an error if arrays of these shapes are not what is expected
+
+
+def read_arrays(
+    path: Path, format_name: str | tuple[str, ...], fits: Fits | None = None
+) -> tuple[Arrays, dict[str, str]]:
     """The arrays and words of a file written by `write_arrays` with `format_name` as its "format" word.
+
+    Args:
+        path: of the file.
+        format_name: of its kind; there may be several.
+        fits: is shown the words and arrays of the described shapes and types, which take no memory, before any is read.
 
     Raises:
         DamagedFileError: it cannot be read, is of another kind, or its content is not what was written.
+        OutOfMemoryError: it is larger than the memory that is left.
     """
-    content = read_whole(path)
-    try:
-        arrays = safetensors.numpy.load(content)
-        # the library checked the header when it loaded the arrays, but does not hand out the words of a byte string
-        (header_length,) = struct.unpack("<Q", content[:8])
-        metadata = json.loads(content[8 : 8 + header_length]).get("__metadata__") or {}
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
     formats = (format_name,) if isinstance(format_name, str) else format_name
-    if metadata.get("format") not in formats:
-        raise DamagedFileError(f"{path}: is not a file of the kind “{formats[0]}”")
-    claimed = metadata.pop("sha256", None)
+    with open_regular(path) as file, read_faults(path):
+        try:
+            header = described(file)
+        except ValueError:
+            raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
+        metadata = dict(header.words)
+        if metadata.get("format") not in formats:
+            raise DamagedFileError(f"{path}: is not a file of the kind “{formats[0]}”")
+        claimed = metadata.pop("sha256", None)
+        if fits is not None:
+            fits(metadata, header.arrays)
+        try:
+            room = machine.room()
+            if header.size > room.size:
+                raise MemoryError
+            arrays = content(file, header)
+        except MemoryError:
+            size = f"it has {header.size / 1e9:.1f} GB, and {room.size / 1e9:.1f} GB are {room.bound}"
+            raise OutOfMemoryError(f"{path}: not enough memory to read it: {size}") from None
+        except ValueError:
+            raise DamagedFileError(f"{path}: is damaged or not a safetensors file") from None
     if claimed != digest_of_arrays(arrays, metadata):
         raise DamagedFileError(f"{path}: is damaged: its content does not match its checksum")
     return arrays, metadata
@@ -180,8 +220,8 @@ def read_document(
     kind = formats[0].split()[1]  # "mean_actor_critic run 3"
     damaged = DamagedFileError(f"{file}: is damaged, or not the manifest of a {kind}")
     try:
-        document = json.loads(read_whole(file, LARGEST_JSON))
-    except (ValueError, RecursionError):
+        document = parsed_json(read_whole(file, LARGEST_JSON))
+    except ValueError:
         raise damaged from None
     if not isinstance(document, dict) or document.get("format") not in formats:
         raise damaged
@@ -337,16 +377,24 @@ def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> 
     Raises:
         DamagedFileError: there are checkpoints, and all are damaged.
     """
+    try:
+        most = most_bytes(manifest.experiment, manifest.spaces, len(manifest.snapshots))
+    except ValueError as fault:
+        raise DamagedFileError(f"{path / 'manifest.json'}: {fault}") from None
     damaged: dict[Path, str] = {}
     seen: set[Path] = set()
+
+    def fits(words: dict[str, str], arrays: Arrays) -> None:
+        if manifest.before(words.get("run")) is None:
+            raise DamagedFileError(f"{file}: belongs to another run")
+        if sum(array.nbytes for array in arrays.values()) > most:
+            raise DamagedFileError(f"{file}: is larger than its manifest allows")
+
     # list anew after each failure: while we read, a writer may replace what was listed
     while file := next((file for _, file in _checkpoints(path) if file not in seen), None):
         seen.add(file)
         try:
-            arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT)
-            before = manifest.before(metadata.get("run"))
-            if before is None:
-                raise DamagedFileError(f"{file}: belongs to another run")
+            arrays, metadata = read_arrays(file, CHECKPOINT_FORMAT, fits)
         except (DamagedFileError, MissingFileError) as fault:
             if os.path.lexists(file):
                 damaged[file] = str(fault)
@@ -354,7 +402,8 @@ def read_checkpoint(path: Path, manifest: Manifest, set_aside: bool = False) -> 
         for bad in damaged if set_aside else ():
             with disk_faults(bad, "set aside"):
                 bad.rename(bad.with_name(bad.name + ".damaged"))
-        if before != manifest.experiment:
+        before = manifest.before(metadata["run"])
+        if before is not None and before != manifest.experiment:
             arrays = lengthened(before, manifest.experiment, arrays)
         return Checkpoint(arrays, list(damaged.values()))
     if damaged:

@@ -340,13 +340,16 @@ class Sweep:
         """
         if cell.name not in self._read:
             file = self._file(cell)
-            arrays, words = store.read_arrays(file, CELL_FORMAT)
-            if not self._identity(cell).items() <= words.items():
-                raise DamagedFileError(f"{file}: belongs to another sweep, or to other settings")
             shape = (len(cell.points), cell.trials, cell.episodes)
             form = {"returns": (shape, np.float32), "diverged_at": (shape[:2], np.int32)}
-            if {name: (array.shape, array.dtype) for name, array in arrays.items()} != form:
-                raise DamagedFileError(f"{file}: does not fit the plan")
+
+            def fits(words: dict[str, str], arrays: dict[str, Array]) -> None:
+                if not self._identity(cell).items() <= words.items():
+                    raise DamagedFileError(f"{file}: belongs to another sweep, or to other settings")
+                if {name: (array.shape, array.dtype) for name, array in arrays.items()} != form:
+                    raise DamagedFileError(f"{file}: does not fit the plan")
+
+            arrays, words = store.read_arrays(file, CELL_FORMAT, fits)
             try:
                 seconds = float(words["seconds"])
             except (KeyError, ValueError):
