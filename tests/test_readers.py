@@ -1,28 +1,38 @@
 """What readers are given is small against what it costs to read, and means what it meant when it was written."""
 
+import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from helpers import (
+    TINY_WORDS,
+    assert_refused,
     copy_of_tiny_run,
     file_of,
+    forge_manifest,
+    mac,
     message_of,
+    only_begun,
     run_python,
     safetensors_of,
+    snapshot,
 )
 from mean_actor_critic import machine
 from mean_actor_critic.environments.catalogue import COMPILED
 from mean_actor_critic.environments.programs import PROGRAMS
 from mean_actor_critic.environments.spaces import Spaces, fitted
-from mean_actor_critic.errors import OutOfMemoryError
+from mean_actor_critic.errors import MacError, OutOfMemoryError
+from mean_actor_critic.files import LARGEST_JSON
 from mean_actor_critic.runs import arrays, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.expected import STATE_OF_OURS, most_bytes
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.studies import search
 from mean_actor_critic.studies.sweep import CellResult, Sweep, create_sweep, plan_from_json
 
 # --- arrays are described before they are read -----------------------------------------------------------------------
@@ -229,3 +239,142 @@ def test_no_program_of_ours_has_more_to_keep_than_is_allowed(name):
         if not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
     )
     assert 4 * size < STATE_OF_OURS
+
+
+# --- lists pass over what they cannot read ---------------------------------------------------------------------------
+
+
+def a_search(folder):
+    return create_sweep(folder, plan_from_json(PLAN), {})
+
+
+def absurd(document):
+    """More evaluations than any memory holds the results of."""
+    document["experiment"].update(budget={"unit": "episodes", "amount": 10**6}, trials=100)
+    document["experiment"]["settings"].update(evaluation_interval=1, evaluation_episodes=10_000)
+
+
+BROKEN = {
+    "absurd": absurd,
+    "longer": lambda document: document.update(extended=[[document["versions"]["jax"], 2**62]]),
+    "infinite": lambda document: document["experiment"].update(until=10**400),
+    "digits": lambda document: document["experiment"].update(seed=10**4000),
+    "surrogate": lambda document: document["experiment"].update(environment="\ud800[/x]"),
+}
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_one_folder_does_not_hide_the_others(tmp_path, monkeypatch):
+    names = [*BROKEN, "[/x]", "[bold]", os.fsdecode(b"not\xffutf"), "\n", "-"]
+    for name in names:
+        files = copy_of_tiny_run(tmp_path / "runs" / name)
+        if name in BROKEN:
+            forge_manifest(files, BROKEN[name])
+            only_begun(files)
+    a_search(tmp_path / "runs" / "search")
+    for name, make in (("folder", lambda path: path.mkdir()), ("pipe", os.mkfifo)):
+        (tmp_path / "runs" / name).mkdir()
+        make(tmp_path / "runs" / name / "manifest.json")
+    outcome = mac("runs")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.count("│ finished") == len(names) - len(BROKEN)
+    for name in (*BROKEN, "pipe"):
+        assert f"│ {name}" in outcome.out
+    assert all(len(line) < 200 for line in outcome.out.splitlines())
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_what_no_reader_has_thought_of_does_not_hide_the_others(tmp_path, monkeypatch):
+    copy_of_tiny_run(tmp_path / "runs")
+    a_search(tmp_path / "runs" / "search")
+    monkeypatch.setattr(Sweep, "load", lambda path: 1 // 0)
+    outcome = mac("runs")
+    assert "ZeroDivisionError" in outcome.out
+    assert "finished" in outcome.out
+
+
+def test_a_run_that_has_only_begun_takes_no_memory(files):
+    forge_manifest(
+        files, lambda document: document["experiment"].update(trials=1000, budget={"unit": "episodes", "amount": 10**5})
+    )
+    run = Run.load(only_begun(files))
+    assert run.returns.shape == run.lengths.shape == (1000, 10**5)
+    assert run.returns.strides == run.lengths.strides == (0, 0)
+    assert np.isnan(run.returns[:2]).all()
+    assert not run.lengths[:2].any()
+
+
+def test_budgets_of_a_run_that_was_extended_grow(files):
+    run = store.read_manifest(files.run)
+    for amounts in ([3], [2, 2], [2, 1]):
+        forge_manifest(files, lambda document, amounts=amounts: document.update(extended=[["x", n] for n in amounts]))
+        message_of(lambda: store.read_manifest(files.run))
+    forge_manifest(files, lambda document: document.update(extended=[["x", 1], ["y", 2]]))
+    assert store.read_manifest(files.run).before("y").budget.amount == 2
+    assert run.experiment.budget.amount == 3
+
+
+# --- what is refused leaves nothing ----------------------------------------------------------------------------------
+
+
+def refuse(*_, **__):
+    raise MacError("no")
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+@pytest.mark.parametrize("out", [(), ("--out", "given"), ("--out", "a/b/c")])
+def test_a_training_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch, out):
+    from mean_actor_critic.runs import loop
+
+    monkeypatch.setattr(loop, "make_study", refuse)
+    (tmp_path / "given").mkdir()
+    assert_refused(mac("train", "CartPole-v0", *TINY_WORDS, *out, "--quiet"), 2, "no")
+    assert snapshot(tmp_path) == {"given": None}
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_a_training_with_more_evaluations_than_memory_holds_leaves_nothing(tmp_path):
+    words = ("--trials", "1000", "--steps", "1_000_000", "--evaluate-every", "100")
+    assert_refused(mac("train", "CartPole-v1", *words), 2, "evaluations", "up to 100000000")
+    assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_a_run_that_cannot_be_resumed_stays(files, monkeypatch):
+    from mean_actor_critic.runs import loop
+
+    monkeypatch.setattr(loop, "make_study", refuse)
+    assert_refused(mac("resume", only_begun(files), "--quiet"), 2, "no")
+    assert files.manifest.exists()
+
+
+def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "require_memory", refuse)
+    with pytest.raises(MacError):
+        next(search.search(tmp_path / "a" / "s", plan_from_json(PLAN)))
+    assert snapshot(tmp_path) == {}
+
+
+def test_a_search_that_is_there_stays(tmp_path, monkeypatch):
+    a_search(tmp_path / "s")
+    monkeypatch.setattr(search, "require_memory", refuse)
+    with pytest.raises(MacError):
+        next(search.search(tmp_path / "s", plan_from_json(PLAN)))
+    assert (tmp_path / "s" / "sweep.json").exists()
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_a_folder_for_results_that_there_are_not_is_gone_again(tmp_path, monkeypatch):
+    with pytest.raises(MacError), store.folder_for_results(tmp_path / "a" / "b"):
+        refuse()
+    assert snapshot(tmp_path) == {}
+    with store.folder_for_results(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "result").touch()
+    assert (tmp_path / "a" / "b" / "result").exists()
+
+
+def test_settings_that_no_reader_would_take_are_refused_when_they_are_written(tmp_path, files):
+    experiment, seen = store.read_manifest(files.run)[:2]
+    large = dataclasses.replace(experiment, environment_kwargs={"x": "x" * LARGEST_JSON})
+    message_of(lambda: store.create_run(tmp_path / "large", large, seen, 1, {}))
+    assert not (tmp_path / "large").exists()

@@ -4,6 +4,21 @@ from typing import Self
 
 from mean_actor_critic.terminal import one_line
 
+LONGEST_MESSAGE, LONGEST_VALUE = 5000, 200  # characters that are shown
+
+
+def shortened(text: str, most: int) -> str:
+    """Text with what is in the middle left out where it is longer than so many characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - most // 2 :]}"
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it, if that is short and can be had; else what it is."""
+    try:
+        return shortened(one_line(shortened(repr(value), LONGEST_MESSAGE)), LONGEST_VALUE)
+    except Exception:  # a whole number of thousands of digits, a list within itself, or an object of a user's own
+        return f"a {type(value).__name__} that cannot be shown"
+
 
 class MacError(Exception):
     """Base of all errors that are shown as one line instead of a traceback."""
@@ -11,14 +26,14 @@ class MacError(Exception):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(one_line(shortened(message, LONGEST_MESSAGE)))
 
 
 class InputError(MacError, ValueError):
     """A setting, name or count that cannot be used: names the field, the value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {value!r} cannot be used; allowed: {allowed}")
+        super().__init__(f"{field}: {shown(value)} cannot be used; allowed: {allowed}")
 
     def within(self, where: str) -> Self:
         """The same error, and where the value was found."""

@@ -75,7 +75,7 @@ def append(path: Path, content: bytes) -> None:
 def becomes(path: Path) -> str | None:
     """What a file was to be called when it was written; None unless `write_whole` left it half written."""
     match = _TEMPORARY.fullmatch(path.name)
-    return match[1] if match and path.is_file() and not path.is_symlink() else None
+    return match[1] if match and os.path.isfile(path) and not os.path.islink(path) else None
 
 
 def require_own(path: Path) -> None:

@@ -10,7 +10,7 @@ from mean_actor_critic.cli.shared import player_at
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import as_file_name
 from mean_actor_critic.progress import progress_display
-from mean_actor_critic.runs.store import RUNS, make_folder
+from mean_actor_critic.runs.store import RUNS, folder_for_results
 from mean_actor_critic.terminal import say, show, tell
 
 
@@ -48,31 +48,31 @@ def gradients(options: argparse.Namespace) -> None:
     frozen_agents(player, options.trial or 0)  # what cannot be measured, or written, is said before the work
     name = options.player if run else f"{RUNS}/gradients-{as_file_name(Path(options.player).stem)}"
     folder = Path(options.out or name)
-    make_folder(folder)
-    if run is not None and not run.snapshots and not options.quiet:
-        say(f"{options.player}: was trained without --snapshots; only its last state is measured")
-    with progress_display(options.quiet) as watch:
-        trial = measure_trial(
-            player,
-            options.trial or 0,
-            batches=batches,
-            replicates=options.replicates,
-            seed=options.seed,
-            environment=options.env,
-            workers=options.workers,
-            step_seconds=options.step_seconds,
-            on_progress=watch("gradients"),
+    with folder_for_results(folder):
+        if run is not None and not run.snapshots and not options.quiet:
+            say(f"{options.player}: was trained without --snapshots; only its last state is measured")
+        with progress_display(options.quiet) as watch:
+            trial = measure_trial(
+                player,
+                options.trial or 0,
+                batches=batches,
+                replicates=options.replicates,
+                seed=options.seed,
+                environment=options.env,
+                workers=options.workers,
+                step_seconds=options.step_seconds,
+                on_progress=watch("gradients"),
+            )
+        theory = Theory(
+            command=_command_line(options),
+            versions=versions(player.experiment.engine),
+            trials=(trial,),
+            curves=(),
+            problems=0,
+            claims=claims(None, (trial,)),
         )
-    theory = Theory(
-        command=_command_line(options),
-        versions=versions(player.experiment.engine),
-        trials=(trial,),
-        curves=(),
-        problems=0,
-        claims=claims(None, (trial,)),
-    )
-    with sole_writer(folder):
-        file = write_theory(folder, theory)
+        with sole_writer(folder):
+            file = write_theory(folder, theory)
     if not options.quiet:
         for table in report.tables(theory):
             show(table)

@@ -18,7 +18,7 @@ from mean_actor_critic.cli.shared import show_divergence
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.files import require_own
 from mean_actor_critic.progress import progress_display
-from mean_actor_critic.runs.store import RUNS, make_folder
+from mean_actor_critic.runs.store import RUNS, folder_for_results
 from mean_actor_critic.spec.checks import parse_settings, unknown_name
 from mean_actor_critic.spec.experiment import make_experiment
 from mean_actor_critic.spec.grid import grid_from_json
@@ -221,10 +221,10 @@ def _winners(options: argparse.Namespace, task: Task, folder: Path, trials: int,
     # before hours of search, not after them
     require_reporting_seed(options.seed)
     make_experiment(task.environment, "mac", trials, episodes, options.seed, {})
-    make_folder(folder)
-    require_same_study(folder, trials, episodes, options.seed)
-    place = Path(options.search or f"{RUNS}/sweep-{options.study}")
-    sweep, origin = carry_out(_papers_plan(task, place, options.rule), place, options.study, options.quiet)
+    with folder_for_results(folder):
+        require_same_study(folder, trials, episodes, options.seed)
+        place = Path(options.search or f"{RUNS}/sweep-{options.study}")
+        sweep, origin = carry_out(_papers_plan(task, place, options.rule), place, options.study, options.quiet)
     found = {name: outcome.settings for name, outcome in sweep.winners().items()}
     return _Winners(found, (sweep,), {sweep.path: origin})
 

@@ -33,6 +33,12 @@ class Curves(NamedTuple):
         ends = np.zeros(shape, np.int64) if side_by_side else None
         return cls(np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32), ends)
 
+    @classmethod
+    def blank(cls, trials: int, episodes: int, side_by_side: bool = False) -> Self:
+        """The same to look at only: it takes no memory."""
+        kinds = ((np.nan, np.float32), (0, np.int32), (0, np.int64))[: 3 if side_by_side else 2]
+        return cls(*(np.broadcast_to(np.array(x, kind), (trials, episodes)) for x, kind in kinds))
+
     def arrays(self) -> Arrays:
         """By the names that they have in a checkpoint."""
         return named(self)
@@ -80,14 +86,18 @@ class Evaluations(NamedTuple):
     @classmethod
     def empty(cls, experiment: Experiment) -> Self:
         """Before the first evaluation."""
+        return cls(**{name: array.copy() for name, array in named(cls.blank(experiment)).items()})
+
+    @classmethod
+    def blank(cls, experiment: Experiment) -> Self:
+        """The same to look at only: it takes no memory."""
         shape = (experiment.trials, experiment.evaluations)
-        scores = np.full((*shape, experiment.most_evaluation_episodes), np.nan, np.float32)
-        evaluated = np.zeros(shape[0], np.int32)
+        scores = np.broadcast_to(np.float32(np.nan), (*shape, experiment.most_evaluation_episodes))
+        evaluated = np.broadcast_to(np.int32(0), shape[:1])
         if not experiment.is_game:
-            greedy_scores = scores.copy() if any(experiment.evaluation_ways) else None
-            return cls(scores, evaluated, greedy_scores=greedy_scores)
-        nothing, no_games = np.full(shape, np.nan, np.float32), np.zeros(shape, np.int32)
-        return cls(scores, evaluated, no_games, nothing, nothing.copy(), no_games.copy())
+            return cls(scores, evaluated, greedy_scores=scores if any(experiment.evaluation_ways) else None)
+        nothing, no_games = np.broadcast_to(np.float32(np.nan), shape), np.broadcast_to(np.int32(0), shape)
+        return cls(scores, evaluated, no_games, nothing, nothing, no_games)
 
     @property
     def means(self) -> Array:
@@ -193,7 +203,7 @@ def lengthened(before: Experiment, experiment: Experiment, arrays: Arrays) -> Ar
     curves = [found[name] for name in Curves._fields if name in found]
     if experiment.episodes is not None and [array.ndim for array in curves] == [2, 2]:
         found |= Curves(*curves).with_columns(experiment.episodes).arrays()
-    names = Evaluations.empty(before).arrays()
+    names = Evaluations.blank(before).arrays()
     if names and set(names) <= set(found):
         kept = Evaluations(**{name: found[name] for name in names})
         found |= kept.for_longer(before, experiment).arrays()

@@ -59,7 +59,7 @@ def _compiled(command: Sequence[str], version: str) -> Path:
     made_of = "\0".join((source, version, target, jax.__version__, *command, *_FLAGS))
     folder = cache_folder() / "native"
     library = folder / f"convolutions-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}.so"
-    if not library.exists():
+    if not os.path.exists(library):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             written, made = Path(scratch) / SOURCE, Path(scratch) / library.name

@@ -108,7 +108,7 @@ def find_sources(paths: Sequence[str | Path]) -> Sources:
     sweeps: dict[Path, SweepSource] = {}
     theories: dict[Path, TheorySource] = {}
     for place in (place for path in paths for place in _places(Path(path))):
-        where = place.resolve()
+        where = Path(os.path.realpath(place))
         if is_theory(place):
             theories.setdefault(where, TheorySource(printable(place), read_theory(place)))
         if is_sweep(place):
@@ -183,7 +183,7 @@ def _places(folder: Path) -> list[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     with disk_faults(folder, "read"):
-        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        return sorted(path for path in folder.iterdir() if os.path.isdir(path)) if os.path.isdir(folder) else []
 
 
 def _is_place(folder: Path) -> bool:

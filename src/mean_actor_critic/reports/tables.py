@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,8 +287,8 @@ def diverged_line(run: Run) -> str | None:
 
 def runs_table(folder: Path) -> tuple[Table, int]:
     """All runs and sweeps below a folder, and how many there are. Of what cannot be read, it says why."""
-    files = (file for name in ("manifest.json", "sweep.json") for file in folder.rglob(name))
-    found = sorted({file.parent for file in files})
+    refused: list[OSError] = []
+    found = sorted(_folders_of_ours(folder, refused))
     rows = []
     for path in found:
         try:
@@ -295,11 +296,23 @@ def runs_table(folder: Path) -> tuple[Table, int]:
                 cells = _sweep_cells(Sweep.load(path)) if is_sweep(path) else _run_cells(Run.load(path))
         except MacError as fault:
             cells = ["", "", f"damaged: {fault}", "", "", "", ""]
+        except Exception as fault:  # whatever no reader has thought of: one folder does not hide the others
+            cells = ["", "", f"damaged: {path}: {type(fault).__name__}: {fault}", "", "", "", ""]
         rows.append([str(path.relative_to(folder)), *cells])
+    for refusal in refused:
+        name = str(Path(refusal.filename).relative_to(folder))
+        rows.append([name, "", "", f"cannot be read: {refusal.strerror}", *[""] * 4])
     latest = f"of the last {LAST} episodes, of the last evaluation, or of a sweep’s best setting by its rule"
     title = f"Runs in {folder}; latest mean: {latest}"
     columns = ["run", "environment", "algorithm", "status", "trials", "so far", "latest mean", "diverged"]
-    return terminal_table(Sheet(title, columns, rows, left=4)), len(found)
+    return terminal_table(Sheet(title, columns, rows, left=4)), len(rows)
+
+
+def _folders_of_ours(folder: Path, refused: list[OSError]) -> Iterator[Path]:
+    """Those below a folder that have a run or a sweep; no link is followed. What cannot be entered is added."""
+    for place, _, files in os.walk(folder, onerror=refused.append):
+        if not {"manifest.json", "sweep.json"}.isdisjoint(files):
+            yield Path(place)
 
 
 def _run_cells(run: Run) -> list[str]:

@@ -12,7 +12,7 @@ from mean_actor_critic.reports.page import MOST_VIDEO, Recording, require_page
 from mean_actor_critic.reports.plots import require_matplotlib
 from mean_actor_critic.reports.sources import find_sources
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.runs.store import make_folder
+from mean_actor_critic.runs.store import folder_for_results
 
 Place = str | Path | Run  # a run, or the path of a run, a sweep, or a folder of these
 NO_VIDEO = Recording("No video was asked for.")
@@ -51,9 +51,9 @@ def make_report(
     given = [paths] if isinstance(paths, str | Path | Run) else paths
     sources = find_sources([place.path if isinstance(place, Run) else place for place in given])
     folder = Path(out)
-    make_folder(folder)  # what cannot be written is said before the work
-    content = read(sources)
-    return content, write_report(content, record_best(content, environment) if video else NO_VIDEO, folder)
+    with folder_for_results(folder):  # what cannot be written is said before the work
+        content = read(sources)
+        return content, write_report(content, record_best(content, environment) if video else NO_VIDEO, folder)
 
 
 def record_best(content: Content, environment: Any = None) -> Recording:

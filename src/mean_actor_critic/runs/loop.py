@@ -53,20 +53,36 @@ def carry_on(
     limits: WorkerLimits,
     checkpoint_seconds: float,
     watchers: Watchers,
+    withdraw: Callable[[], None] | None = None,
 ) -> Run:
-    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way."""
+    """Advance the study of a run folder to its end, from its last checkpoint on, and write others on the way.
+
+    Args:
+        path: the run folder.
+        manifest: its manifest.
+        environment: that it is on.
+        limits: of worker processes.
+        checkpoint_seconds: time between checkpoints.
+        watchers: who is told.
+        withdraw: takes the folder back where the study is refused before it has begun; None for one that stays.
+    """
     words = resume_words(environment)
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
     advice = f"continue with: {command}"
     worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     with memory_faults("run"), store.sole_writer(path, AGENTS), signals.listening() as listener:
-        if watchers.on_start:
-            watchers.on_start(Started(path, environment, manifest))
-        arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
-        begin = functools.partial(
-            make_study, manifest.experiment, manifest.width, environment, arrays, limits, manifest.snapshots
-        )
-        study = begun(worker, begin, listener, advice)
+        try:
+            if watchers.on_start:
+                watchers.on_start(Started(path, environment, manifest))
+            arrays, warned = store.read_checkpoint(path, manifest, set_aside=True)
+            begin = functools.partial(
+                make_study, manifest.experiment, manifest.width, environment, arrays, limits, manifest.snapshots
+            )
+            study = begun(worker, begin, listener, advice)
+        except Exception:  # a signal is none: that run can go on
+            if withdraw is not None:
+                withdraw()
+            raise
         del arrays, begin  # the study has its own
         saver = Saver(path, manifest, checkpoint_seconds)
         try:

@@ -28,7 +28,7 @@ def load_player(player: Player) -> Run | Agent:
     if not os.path.lexists(player):  # unlike pathlib's, also an answer where a name is too long
         raise MissingFileError(f"{player}: there is no such run folder or agent file")
     path = Path(player)
-    return Run.load(path) if path.is_dir() else Agent.load(path)
+    return Run.load(path) if os.path.isdir(path) else Agent.load(path)
 
 
 def agents_of(player: Run | Agent) -> list[Agent]:

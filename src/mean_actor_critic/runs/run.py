@@ -77,15 +77,15 @@ class Run:
         self.experiment = experiment = manifest.experiment
         self._arrays: Arrays | None = checkpoint.arrays
         trials = experiment.trials
-        self.curves = Curves.empty(trials, 0 if experiment.is_game else experiment.episodes or 0)
-        self.evaluations = Evaluations.empty(experiment)
+        self.curves = Curves.blank(trials, 0 if experiment.is_game else experiment.episodes or 0)
+        self.evaluations = Evaluations.blank(experiment)
         self.diverged_at = self._calls = np.zeros(trials, np.int32)  # calls of the learner
         if checkpoint.arrays is None:
             return
         counter = "update" if experiment.counts_updates else "episode"
         self.diverged_at, self._calls = (self._of_trials(name) for name in ("diverged_at", counter))
         if not experiment.is_game:
-            blank = Curves.empty(*self._shape_of_curves(), side_by_side=experiment.counts_updates)
+            blank = Curves.blank(*self._shape_of_curves(), side_by_side=experiment.counts_updates)
             arrays = {name: self._array(name, like.shape, like.dtype) for name, like in blank.arrays().items()}
             self.curves = Curves(**arrays)
         names = self.evaluations.arrays()

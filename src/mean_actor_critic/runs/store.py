@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -165,45 +166,87 @@ def create_folder(path: Path, name: str, document: Mapping[str, Any]) -> None:
     """Make a new folder, or take an empty one, and put a JSON `document` with its own checksum into it.
 
     Raises:
-        InputError: the folder is in use.
-        DiskError: the folder cannot be written.
+        InputError: the folder is in use, or the document larger than a reader takes it for.
+        DiskError: the folder cannot be written. Nothing is left of it.
     """
+    content = json.dumps({**document, "sha256": digest_of_document(document)}, indent=2).encode()
+    if len(content) > LARGEST_JSON:
+        raise InputError("settings", f"{len(content)} bytes", f"those that fit into {LARGEST_JSON}")
+    made = missing_folders(path)
     try:
-        existed = path.exists()
-        if path.is_symlink() or (existed and not path.is_dir()):
+        if os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path)):
             raise InputError("out", str(path), "a folder")
-        if existed and any(entry.name != "lock" and becomes(entry) != name for entry in path.iterdir()):
+        if not made and any(entry.name != "lock" and becomes(entry) != name for entry in path.iterdir()):
             raise _in_use(path)
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise InputError("out", str(path), "a folder that can be written")
+        make_folder(path)
     except OSError as fault:
         raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
-    checked = {**document, "sha256": digest_of_document(document)}
     try:
         with sole_writer(path):  # of two that found the folder empty, one
-            if (path / name).exists():
+            if os.path.lexists(path / name):
                 raise _in_use(path)
-            write_whole(path / name, json.dumps(checked, indent=2).encode())
-    except DiskError:
-        if not existed:
-            (path / "lock").unlink(missing_ok=True)
-            path.rmdir()
+            try:
+                write_whole(path / name, content)
+            except BaseException:
+                withdraw(path, name, made)
+                raise
+    except DiskError:  # not even a lock could be written
+        remove_empty(made)
         raise
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """A folder and those around it that are not there, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
+
+
+def withdraw(path: Path, name: str, made: Sequence[Path]) -> None:
+    """Take back a folder in which nothing was begun: its document, and the folders that were made for it.
+
+    For the process that holds the lock and has put the document there.
+    """
+    for file in (name, "lock"):
+        with contextlib.suppress(OSError):
+            (path / file).unlink(missing_ok=True)
+    remove_empty(made)
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, the innermost first, as far as nothing is in them."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def make_folder(path: Path) -> None:
     """Make a folder, if it is not there.
 
     Raises:
-        InputError: it cannot be made or written.
+        InputError: it cannot be made or written. Those around it that were made are gone again.
     """
+    made = missing_folders(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
+        remove_empty(made)
         raise InputError("out", str(path), f"a folder that can be made ({fault.strerror})") from None
-    if not os.access(path, os.W_OK):
+    if not os.access(path, os.W_OK | os.X_OK):
         raise InputError("out", str(path), "a folder that can be written")
+
+
+@contextlib.contextmanager
+def folder_for_results(path: Path) -> Iterator[None]:
+    """Make a folder that results of what happens in the block are put into; it is gone again if there are none.
+
+    Raises:
+        InputError: it cannot be made or written.
+    """
+    made = missing_folders(path)
+    make_folder(path)
+    try:
+        yield
+    finally:
+        remove_empty(made)
 
 
 def read_document(
@@ -287,7 +330,7 @@ def extend_run(path: Path, manifest: Manifest, experiment: Experiment) -> Manife
 
 
 def _in_use(path: Path) -> InputError:
-    hint = f" (mac resume {path} continues the run in this one)" if (path / "manifest.json").exists() else ""
+    hint = f" (mac resume {path} continues the run in this one)" if os.path.lexists(path / "manifest.json") else ""
     return InputError("out", str(path), "an empty or new folder" + hint)
 
 
@@ -321,6 +364,9 @@ def read_manifest(path: Path) -> Manifest:
         raise damaged
     extended, origin = document.get("extended", []), document.get("origin", "")
     if not isinstance(origin, str) or not isinstance(extended, list) or not all(map(_is_extension, extended)):
+        raise damaged
+    amounts = [amount for _, amount in extended] + [experiment.budget.amount]
+    if any(longer <= amount for amount, longer in itertools.pairwise(amounts)):
         raise damaged
     return Manifest(
         experiment, spaces, width, created, versions, digest, snapshots, tuple(map(tuple, extended)), origin
@@ -447,7 +493,7 @@ def sole_writer(path: Path, *parts: str) -> Iterator[None]:
             raise RunBusyError(f"{path}: is being written by {holder}") from None
         with disk_faults(file, "write the lock"):
             os.ftruncate(descriptor, 0)
-            for folder in (path, *(path / name for name in parts if (path / name).exists())):
+            for folder in (path, *(path / name for name in parts if os.path.lexists(path / name))):
                 for leftover in [entry for entry in folder.iterdir() if (becomes(entry) or "").endswith(_OURS)]:
                     leftover.unlink(missing_ok=True)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {now()}\n".encode(), 0)

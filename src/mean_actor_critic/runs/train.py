@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -159,10 +161,11 @@ def train(
     require_memory(need(experiment, spec.spaces, moments))
     name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
     path = Path(out) if out is not None else free_folder(name)
+    withdraw = functools.partial(store.withdraw, path, "manifest.json", store.missing_folders(path))
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
     manifest = manifest._replace(experiment=experiment)  # which no file can give back where it has a function
     with _shown(progress, on_progress, experiment) as show:
-        return carry_on(path, manifest, spec, limits, seconds, Watchers(on_start, show, on_study))
+        return carry_on(path, manifest, spec, limits, seconds, Watchers(on_start, show, on_study), withdraw)
 
 
 class Plan(NamedTuple):
@@ -383,7 +386,7 @@ def free_folder(name: str) -> Path:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path(store.RUNS) / f"{name}-{stamp}"
     candidates = [base, *(base.with_name(f"{base.name}-{i}") for i in range(2, 100))]
-    return next((path for path in candidates if not path.exists()), base)
+    return next((path for path in candidates if not os.path.lexists(path)), base)
 
 
 def _signature() -> inspect.Signature:

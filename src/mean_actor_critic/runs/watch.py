@@ -56,7 +56,7 @@ def watch(
     path = Path(out)
     if path.suffix != ".mp4":
         raise InputError("out", str(out), "a file name that ends in .mp4")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if not os.path.isdir(path.parent) or not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError("out", str(out), "a file in a folder that is there and can be written")
     if importlib.util.find_spec("imageio_ffmpeg") is None:
         raise MacError("videos need imageio-ffmpeg: pip install 'mean-actor-critic[watch]'")

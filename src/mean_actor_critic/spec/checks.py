@@ -3,6 +3,7 @@
 import difflib
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -80,7 +81,7 @@ def require_whole(field: str, value: object, low: int, high: int) -> int:
 def require_number(field: str, value: object) -> float:
     """`value` as a float; an InputError unless it is a finite number."""
     number = plain(value)
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
         raise InputError(field, value, "a number")
     return float(number)
 

@@ -23,6 +23,7 @@ SEEDS = (0, 2**31 - 1)
 MOST_SNAPSHOTS = 100  # moments of training at which networks are kept
 MOST_UPDATES = 2**31 - 1
 MOST_EVALUATIONS = 1_000_000
+EVALUATED_IN_ALL = 10**8  # episodes of evaluations, over all trials
 GAME_TRIALS = (1, 100)
 SOLVED_OVER = 100  # episodes whose mean return `until` is about
 SOLVED_EVERY = 10  # episodes between two looks at it
@@ -252,7 +253,9 @@ class Experiment:
 
     def evaluation_moments(self) -> np.ndarray[Any, Any]:
         """When each evaluation takes place [evaluations], in the budget's unit."""
-        return np.array([self.moment_of_evaluation(number) for number in range(self.evaluations)], np.int64)
+        interval, every = self.evaluation.evaluation_interval, self.steps_per_update
+        moments = np.minimum(np.arange(1, self.evaluations + 1, dtype=np.int64) * interval, self.budget.amount)
+        return -(-moments // every) * every if self.counts_updates else moments
 
     @property
     def evaluation_ways(self) -> tuple[bool, ...]:
@@ -433,6 +436,10 @@ def _require_extent(experiment: Experiment) -> None:
             raise InputError("evaluation_interval", interval, allowed)
     if interval and -(-experiment.budget.amount // interval) > MOST_EVALUATIONS:
         raise InputError("evaluation_interval", interval, f"one that gives up to {MOST_EVALUATIONS} evaluations")
+    played = experiment.most_evaluation_episodes * len(experiment.evaluation_ways)
+    if experiment.trials * experiment.evaluations * played > EVALUATED_IN_ALL:
+        in_all = experiment.trials * experiment.evaluations * played
+        raise InputError("trials × evaluations × evaluation_episodes", in_all, f"up to {EVALUATED_IN_ALL} in one run")
 
 
 def _checked_settings(

@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.files import LARGEST_JSON, read_whole
+from mean_actor_critic.files import LARGEST_JSON, parsed_json, read_whole
 from mean_actor_critic.spec.checks import unknown_name
 from mean_actor_critic.spec.experiment import applicable_settings, settings_for_engine
 
@@ -102,20 +103,19 @@ def read_grid(path: str | Path) -> Grid:
     Raises:
         InputError: there is none, or it cannot be used; names the line.
     """
-    file = Path(path)
-    if not file.is_file():
+    if not os.path.lexists(path):
         raise InputError("grid", str(path), "paper, or a JSON file")
-    text = read_whole(file, LARGEST_JSON).decode(errors="replace")
+    text = read_whole(Path(path), LARGEST_JSON).decode(errors="replace")
     try:
-        return grid_from_json(json.loads(text))
+        return grid_from_json(parsed_json(text))
     except json.JSONDecodeError as fault:
         allowed = f"a file of JSON; line {fault.lineno}, column {fault.colno}: {fault.msg}"
         raise InputError("grid", str(path), allowed) from None
-    except RecursionError:
-        raise InputError("grid", str(path), "a file of JSON") from None
     except InputError as fault:
         line = _line_of(text, str(fault))
         raise fault.within(f"{path}, line {line}" if line else str(path)) from None
+    except ValueError as fault:
+        raise InputError("grid", str(path), f"a file of JSON; {fault}") from None
 
 
 def _line_of(text: str, message: str) -> int | None:

@@ -35,6 +35,7 @@ from mean_actor_critic.studies.sweep import (
     CELLS,
     HALVING,
     LEARNER,
+    PLAN,
     Cell,
     CellResult,
     Plan,
@@ -169,9 +170,15 @@ def search(path: Path, plan: Plan, show: Show | None = None) -> Iterator[Done]:
     for algorithm in plan.algorithms:  # every value is checked before anything is trained
         for point in plan.grid.points(algorithm):
             _experiment(environment, plan, algorithm, point, 1, 1, {})
+    new = None if is_sweep(path) else store.missing_folders(path)
     sweep = _open(path, plan, environment)
     with memory_faults("search"), store.sole_writer(path, CELLS), signals.listening() as listener:
-        yield from _Worker(sweep, environment, listener, show).all_cells()
+        try:
+            yield from _Worker(sweep, environment, listener, show).all_cells()
+        except Exception:  # a signal is none: that search can go on
+            if new is not None and not sweep.begun:
+                store.withdraw(path, PLAN, new)
+            raise
 
 
 def _open(path: Path, plan: Plan, environment: EnvironmentSpec) -> Sweep:

@@ -1,5 +1,6 @@
 """Runs of a study that may be on disk already, whole or in part."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mean_actor_critic.spec.experiment import Experiment
 
 def stored(path: Path) -> Run | None:
     """The run in a folder of a study, if there is one."""
-    return Run.load(path) if (path / "manifest.json").exists() else None
+    return Run.load(path) if os.path.lexists(path / "manifest.json") else None
 
 
 def require_asked(path: Path, asked: bool) -> None:

@@ -12,6 +12,7 @@ from the cells of the last, so that plan and cells are all there is to know.
 
 import json
 import math
+import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from mean_actor_critic.spec.learners import EPISODES
 
 SWEEP_FORMAT = "mean_actor_critic sweep 1"
 CELL_FORMAT = "mean_actor_critic cell 1"
-CELLS = "cells"
+PLAN, CELLS = "sweep.json", "cells"
 LEARNER = "episodic"  # whose settings are searched
 MOST_TRAININGS = 1000  # in a cell, unless a single point has more trials: an interruption costs a cell at most
 ASYMPTOTE = 0.25  # the share of a training, at its end, that counts as asymptotic
@@ -212,7 +213,7 @@ class Sweep:
             DamagedFileError: there is one, but its plan is not what was written.
         """
         folder = Path(path)
-        file = folder / "sweep.json"
+        file = folder / PLAN
         if not is_sweep(folder):
             raise InputError("sweep", str(path), "a sweep folder (with a sweep.json), as mac sweep makes")
         document, digest = store.read_document(file, SWEEP_FORMAT, {"plan", "created", "versions"})
@@ -305,7 +306,7 @@ class Sweep:
 
     def is_done(self, cell: Cell) -> bool:
         """Whether its results are on disk."""
-        return cell.name in self._read or self._file(cell).exists()
+        return cell.name in self._read or os.path.lexists(self._file(cell))
 
     def is_whole(self, cell: Cell) -> bool:
         """Whether its results are on disk and can be read; a damaged file is set aside. Only for who holds the lock."""
@@ -424,7 +425,7 @@ def _rank(outcome: Outcome, rule: str) -> tuple[float, ...]:
 
 def is_sweep(path: Path) -> bool:
     """Whether a folder holds a sweep."""
-    return (path / "sweep.json").is_file()
+    return os.path.isfile(path / PLAN)
 
 
 def create_sweep(path: Path, plan: Plan, versions: dict[str, str]) -> Sweep:
@@ -435,7 +436,7 @@ def create_sweep(path: Path, plan: Plan, versions: dict[str, str]) -> Sweep:
         DiskError: the folder cannot be written.
     """
     document = {"format": SWEEP_FORMAT, "plan": plan.to_json(), "created": now(), "versions": versions}
-    store.create_folder(path, "sweep.json", document)
+    store.create_folder(path, PLAN, document)
     return Sweep.load(path)
 
 
