@@ -1,6 +1,7 @@
 """What was measured of the estimators: kept on disk, checked when read, shown on a page."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -9,13 +10,15 @@ import pytest
 import browser as browsers
 import mean_actor_critic as mac
 import synthetic
-from helpers import message_of
+from helpers import assert_one_line, message_of
+from mean_actor_critic.errors import MacError
+from mean_actor_critic.gradients.moments import parse_batches
 from mean_actor_critic.gradients.theory import EPISODE, Number, read_theory, write_theory
 from mean_actor_critic.reports import content as contents
 from mean_actor_critic.reports.files import write_report
 from mean_actor_critic.reports.page import Recording
 from mean_actor_critic.reports.sources import find_sources
-from mean_actor_critic.reports.theory import verdicts
+from mean_actor_critic.reports.theory import chart_data, csv_rows, rivals_of, verdicts, words
 from mean_actor_critic.runs.store import digest_of_document
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 
@@ -129,3 +132,63 @@ def test_the_section_shows_the_numbers_and_fits_the_window(browser, page, width,
 def test_measurements_alone_make_a_page(tmp_path):
     write_theory(tmp_path, synthetic.make_theory(trials=0))
     assert "1 hold, 1 fail and 1 depend on more" in mac.report(tmp_path, tmp_path / "out")[-1].read_text()
+
+
+# --- forged ----------------------------------------------------------------------------------------------------------
+
+WRONG = (0, 10**400, 1e308, float("inf"), None, True, "١", [], {}, [0] * 20_000)
+
+
+def places_in(part, path=()):
+    """Every place in a document, of each list the first only."""
+    yield path
+    if isinstance(part, dict):
+        for name, below in part.items():
+            yield from places_in(below, (*path, name))
+    elif isinstance(part, list) and part:
+        yield from places_in(part[0], (*path, 0))
+
+
+def put(document, path, value):
+    for step in path[:-1]:
+        document = document[step]
+    document[path[-1]] = value
+
+
+def test_whatever_is_forged_is_shown_or_refused(tmp_path):
+    file = write_theory(tmp_path, synthetic.make_theory(1, estimators=("mac", "actor_critic")))
+    whole = file.read_text()
+    places = [path for path in places_in(json.loads(whole)) if path and path != ("sha256",)]
+    assert len(places) > 60
+    for path in places:
+        for value in WRONG:
+            document = json.loads(whole)
+            del document["sha256"]
+            put(document, path, value)
+            file.write_text(json.dumps({**document, "sha256": digest_of_document(document)}))
+            try:
+                forged = read_theory(tmp_path)
+            except MacError as fault:
+                assert_one_line(str(fault))
+                continue
+            for show in (chart_data, words, csv_rows, rivals_of):
+                show(forged)
+            list(verdicts(forged))
+
+
+@pytest.mark.parametrize("actions", [0, 1])
+def test_one_action_has_no_entropy_to_divide_by(tmp_path, actions):
+    forged = synthetic.make_theory(1)
+    one = dataclasses.replace(forged.trials[0], actions=actions)
+    write_theory(tmp_path, dataclasses.replace(forged, trials=(one,)))
+    assert "no whole number from 2" in message_of(lambda: read_theory(tmp_path))
+
+
+@pytest.mark.parametrize("word", ["9" * 4301, "0", "100001", "٣x", "", "1.5", "-1"])
+def test_a_batch_is_a_number_that_python_reads(word):
+    assert "batch sizes" in message_of(lambda: parse_batches(f"1,{word}"))
+
+
+def test_batches_are_as_many_as_fit_into_a_figure():
+    assert parse_batches("1, 016,16,episode") == ("1", "16", "episode")
+    assert "up to 20" in message_of(lambda: parse_batches(",".join(map(str, range(1, 30)))))

@@ -10,7 +10,7 @@ from mean_actor_critic.environments.catalogue import environment_of
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.gradients import deep
-from mean_actor_critic.gradients.theory import EPISODE, UPDATE, Trial
+from mean_actor_critic.gradients.theory import EPISODE, MOST_BATCHES, UPDATE, Trial
 from mean_actor_critic.progress import Progress, Show
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.collect import collect
@@ -20,6 +20,7 @@ from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
 from mean_actor_critic.spec.checks import require_whole
 from mean_actor_critic.spec.experiment import SEEDS
 from mean_actor_critic.spec.learners import EpisodicSetup
+from mean_actor_critic.spec.settings import is_whole
 
 BATCHES = ("1", "16", EPISODE)
 REPLICATES = (100, 100_000)
@@ -36,12 +37,23 @@ def parse_batches(text: str) -> tuple[str, ...]:
     """
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
-        if word not in (EPISODE, UPDATE) and not (word.isdecimal() and 1 <= int(word) <= LARGEST_BATCH):
+        if word not in (EPISODE, UPDATE) and not is_whole(_as_number(word), 1, LARGEST_BATCH):
             allowed = (
                 f"numbers of independent states up to {LARGEST_BATCH}, {EPISODE} and {UPDATE}, such as 1,16,episode"
             )
             raise InputError("batch sizes", word, allowed)
-    return tuple(str(int(word)) if word.isdecimal() else word for word in words)
+    batches = tuple(dict.fromkeys(word if word in (EPISODE, UPDATE) else str(_as_number(word)) for word in words))
+    if len(batches) > MOST_BATCHES:
+        raise InputError("batch sizes", text, f"up to {MOST_BATCHES} of them")
+    return batches
+
+
+def _as_number(word: str) -> int | None:
+    """A number in digits, of no more than Python reads; None if it is none."""
+    try:
+        return int(word)
+    except ValueError:
+        return None
 
 
 def frozen_agents(player: Run | Agent, trial: int = 0) -> list[tuple[int, Agent]]:

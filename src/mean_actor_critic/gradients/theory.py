@@ -7,13 +7,17 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from mean_actor_critic.errors import DamagedFileError
 from mean_actor_critic.files import write_whole
 from mean_actor_critic.runs import store
+from mean_actor_critic.spec.settings import is_whole
+
+Part = TypeVar("Part")
 
 THEORY_FORMAT = "mean_actor_critic theory 2"
 THEORY = "theory.json"
@@ -120,6 +124,10 @@ class Claim:
 
 
 VERDICTS = ("holds", "fails", "depends", "not measured")
+LEAST_ACTIONS = 2  # of one, there is no entropy and nothing to choose
+MOST = 10_000  # of anything in a file, and characters of a word
+MOST_MOMENTS, MOST_BATCHES = 101, 20  # of a trial: each has a panel in a figure
+LARGEST_WHOLE = 2**53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,22 +191,31 @@ def _theory(document: Mapping[str, Any]) -> Theory:
     return Theory(
         _word(document["command"]),
         {_word(name): _word(version) for name, version in document["versions"].items()},
-        tuple(map(_trial, document["trials"])),
-        tuple(map(_curve, document["curves"])),
+        _each(_trial, document["trials"]),
+        _each(_curve, document["curves"]),
         _whole(document["problems"]),
-        tuple(map(_claim, document["claims"])),
+        _each(_claim, document["claims"]),
     )
 
 
+def _each(read: Callable[[Any], Part], parts: Any, most: int = MOST) -> tuple[Part, ...]:
+    """What all parts of a list are, of which there are not more than any page could show."""
+    if not isinstance(parts, list) or len(parts) > most:
+        raise ValueError(f"no list of at most {most}")
+    return tuple(map(read, parts))
+
+
 def _trial(part: Mapping[str, Any]) -> Trial:
-    moments = tuple(map(_moment, part["moments"]))
+    moments = _each(_moment, part["moments"], MOST_MOMENTS)
     if not moments or any(list(map(_key, m.rows)) != list(map(_key, moments[0].rows)) for m in moments):
         raise ValueError("moments that do not fit each other")
+    if not 1 <= len({row.batch for row in moments[0].rows}) <= MOST_BATCHES:
+        raise ValueError("no batches, or too many")
     return Trial(
         environment=_word(part["environment"]),
         algorithm=_word(part["algorithm"]),
         trial=_whole(part["trial"]),
-        actions=_whole(part["actions"]),
+        actions=_whole(part["actions"], LEAST_ACTIONS),
         parameters=_whole(part["parameters"]),
         replicates=_whole(part["replicates"]),
         seed=_whole(part["seed"]),
@@ -220,20 +237,22 @@ def _moment(part: Mapping[str, Any]) -> Moment:
         entropy=_number(part["entropy"]),
         reference=_number(part["reference"]),
         noise=_float(part["noise"]),
-        rows=tuple(map(_row, part["rows"])),
+        rows=_each(_row, part["rows"]),
     )
 
 
 def _row(part: Mapping[str, Any]) -> Row:
     batch = _word(part["batch"])
-    if not (batch in (EPISODE, UPDATE) or batch.isdecimal()):
+    if not (batch in (EPISODE, UPDATE) or (batch.isascii() and batch.isdecimal() and len(batch) < 10)):
         raise ValueError("an unknown batch")
     return Row(_word(part["estimator"]), batch, {name: _number(part["numbers"][name]) for name in STATISTICS})
 
 
 def _curve(part: Mapping[str, Any]) -> EntropyCurve:
-    lines = {name: tuple(map(_float, part[name])) for name in ("entropy", "saved", "low", "high", "amount")}
-    return EntropyCurve(_word(part["estimator"]), _whole(part["actions"]), **lines)
+    lines = {name: _each(_float, part[name]) for name in ("entropy", "saved", "low", "high", "amount")}
+    if len(set(map(len, lines.values()))) > 1:
+        raise ValueError("lines of different lengths")
+    return EntropyCurve(_word(part["estimator"]), _whole(part["actions"], LEAST_ACTIONS), **lines)
 
 
 def _claim(part: Mapping[str, Any]) -> Claim:
@@ -250,18 +269,18 @@ def _number(value: Any) -> Number:
 def _float(value: Any) -> float:
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise TypeError("something that is no number")
     return float(value)
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError("something that is no whole number")
+def _whole(value: Any, least: int = 0) -> int:
+    if not is_whole(value, least, LARGEST_WHOLE):
+        raise TypeError(f"something that is no whole number from {least}")
     return value
 
 
 def _word(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("something that is no text")
+    if not isinstance(value, str) or len(value) > MOST:
+        raise TypeError("something that is no text, or a long one")
     return value
