@@ -1,18 +1,22 @@
 """What readers are given is small against what it costs to read, and means what it meant when it was written."""
 
 import dataclasses
+import itertools
 import json
 import os
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helpers import (
     TINY_WORDS,
     assert_refused,
     copy_of_tiny_run,
     file_of,
+    forge_arrays,
     forge_manifest,
     mac,
     message_of,
@@ -20,6 +24,7 @@ from helpers import (
     run_python,
     safetensors_of,
     snapshot,
+    tiny_run,
 )
 from mean_actor_critic import machine
 from mean_actor_critic.environments.catalogue import COMPILED
@@ -31,9 +36,10 @@ from mean_actor_critic.runs import arrays, store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.expected import STATE_OF_OURS, most_bytes
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec import grid as grids
+from mean_actor_critic.spec.experiment import applicable_settings, make_experiment
 from mean_actor_critic.studies import search
-from mean_actor_critic.studies.sweep import CellResult, Sweep, create_sweep, plan_from_json
+from mean_actor_critic.studies.sweep import CELL_FORMAT, CellResult, Sweep, create_sweep, plan_from_json
 
 # --- arrays are described before they are read -----------------------------------------------------------------------
 
@@ -171,9 +177,9 @@ def test_no_state_is_larger_than_what_its_manifest_allows(environment, learner):
     from mean_actor_critic.engines.updates import initial
 
     seen = COMPILED[environment].spaces
-    for settings in SETTINGS[learner]:
+    for given_settings in SETTINGS[learner]:
         for algorithm in ("mac", "reinforce") if learner == "episodic" else ("mac",):
-            some = {name: x for name, x in settings.items() if algorithm == "mac" or name == "hidden"}
+            some = {name: x for name, x in given_settings.items() if algorithm == "mac" or name == "hidden"}
             experiment = fitted(
                 make_experiment(environment, algorithm, 3, 50, 0, some, engine="hosted", learner=learner), seen
             )
@@ -378,3 +384,111 @@ def test_settings_that_no_reader_would_take_are_refused_when_they_are_written(tm
     large = dataclasses.replace(experiment, environment_kwargs={"x": "x" * LARGEST_JSON})
     message_of(lambda: store.create_run(tmp_path / "large", large, seen, 1, {}))
     assert not (tmp_path / "large").exists()
+
+
+# --- searches whose plan is small and whose points are many ----------------------------------------------------------
+
+
+def planned(**changes):
+    return plan_from_json({**PLAN, **changes})
+
+
+def test_a_search_of_more_points_than_anybody_trains_is_refused_before_they_are_made(monkeypatch):
+    many = {"choices": {name: list(range(1, 101)) for name in ("minibatches", "batch_size", "replay_capacity")}}
+    monkeypatch.setattr(grids.Grid, "points", None)
+    assert "1000000 combinations" in message_of(lambda: planned(grid=many))
+
+
+RUNG = {"trials": 2, "episodes": 4}
+RUNGS = {
+    "many": [RUNG] * 200_000,
+    "too many": [{**RUNG, "trials": n} for n in range(1, 30)],
+    "the same twice": [RUNG, RUNG],
+    "falling": [RUNG, {**RUNG, "trials": 1}],
+    "falling episodes": [RUNG, {"trials": 3, "episodes": 3}],
+    "large": [{"trials": 100_000, "episodes": 10**7}],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("rungs", RUNGS.values(), ids=RUNGS)
+def test_rungs_are_few_and_grow(rungs):
+    message_of(lambda: planned(rungs=rungs))
+
+
+def test_algorithms_of_a_plan_are_not_more_than_there_are():
+    message_of(lambda: planned(algorithms=["mac"] * 1000))
+
+
+def points_one_by_one(grid, algorithm):
+    """All combinations, of the settings that the algorithm reads, those that come twice left out."""
+    found = {}
+    for values in itertools.product(*grid.choices.values()):
+        tried = {**grid.fixed, **dict(zip(grid.choices, values, strict=True))}
+        if "lr" in tried:
+            rate = tried.pop("lr")
+            tried |= {"actor_lr": rate, "critic_lr": rate}
+        point = {**grid.start.get(algorithm, {}), **tried}
+        point = {name: value for name, value in point.items() if name in applicable_settings(algorithm)}
+        if not point.get("hidden", "some"):
+            point.pop("activation", None)
+        found.setdefault(json.dumps(point, sort_keys=True), point)
+    return list(found.values())
+
+
+VALUES = {
+    "hidden": [[], [4], [8], []], "activation": ["relu", "tanh", "relu"], "optimizer": ["adam", "sgd"],
+    "actor_lr": [0.1, 0.1, 1, 1.0], "critic_lr": [0.1, 0.2], "minibatches": [1, 2], "baseline_decay": [0.1, 0.5],
+}  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    names=st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4, unique=True),
+    fixed=st.dictionaries(st.sampled_from(["hidden", "activation", "minibatches"]), st.just(0), max_size=2),
+    tied=st.booleans(),
+)
+def test_points_are_all_combinations_in_their_order_each_once(names, fixed, tied):
+    choices = {name: VALUES[name] for name in names if not (tied and name.endswith("_lr"))}
+    choices |= {"lr": [0.1, 0.2, 0.1]} if tied else {}
+    grid = grids.grid_from_json(
+        {
+            "choices": choices,
+            "fixed": {name: VALUES[name][0] for name in fixed if name not in choices},
+            "start": {"mac": {"optimizer": "sgd", "activation": "tanh", "hidden": [2]}},
+        }
+    )
+    for algorithm in ("mac", "reinforce", "advantage_reinforce"):
+        expected = points_one_by_one(grid, algorithm)
+        found = grid.points(algorithm)
+        assert [list(point.items()) for point in found] == [list(point.items()) for point in expected]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "9" * 5000, "soon"])
+def test_a_cell_took_a_time(tmp_path, seconds):
+    sweep = a_search(tmp_path / "s")
+    cell = sweep.cells_of("mac", 0)[0]
+    curves = np.zeros((len(cell.points), 1, 2), np.float32)
+    sweep.write(cell, CellResult(curves, np.zeros(curves.shape[:2], np.int32), 0.0))
+    file = tmp_path / "s" / "cells" / f"{cell.name}.safetensors"
+    found, words = store.read_arrays(file, CELL_FORMAT)
+    store.write_arrays(file, found, {**words, "seconds": seconds})
+    assert "how long it took" in message_of(lambda: Sweep.load(tmp_path / "s").read(cell))
+
+
+# --- numbers in checkpoints that no training gives -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lengths", "state/diverged_at", "state/episode"])
+def test_counts_below_zero_are_refused(files, name):
+    old = store.read_arrays(files.checkpoint, store.CHECKPOINT_FORMAT)[0][name]
+    forge_arrays(files.checkpoint, {name: np.full_like(old, -1)})
+    assert "does not fit its manifest" in message_of(lambda: Run.load(files.run))
+
+
+@pytest.mark.parametrize("evaluated", [-1, 5, 2**31 - 1])
+def test_more_evaluations_than_there_are_is_refused(tmp_path, evaluated):
+    run = tiny_run(tmp_path, "CartPole-v0", evaluation_interval=2, evaluation_episodes=1)
+    file = max(run.path.glob("checkpoint-*"))
+    forge_arrays(file, {"evaluated": np.full(2, evaluated, np.int32)})
+    assert "does not fit its manifest" in message_of(lambda: Run.load(run.path))

@@ -156,7 +156,9 @@ def put(document, path, value):
 
 
 def test_whatever_is_forged_is_shown_or_refused(tmp_path):
-    file = write_theory(tmp_path, synthetic.make_theory(1, estimators=("mac", "actor_critic")))
+    measured = synthetic.make_theory(1, estimators=("mac", "actor_critic"))
+    short = dataclasses.replace(measured.trials[0], moments=measured.trials[0].moments[:1])
+    file = write_theory(tmp_path, dataclasses.replace(measured, trials=(short,)))
     whole = file.read_text()
     places = [path for path in places_in(json.loads(whole)) if path and path != ("sha256",)]
     assert len(places) > 60

@@ -93,6 +93,15 @@ class Run:
             self.evaluations = Evaluations(
                 **{name: self._array(name, like.shape, like.dtype) for name, like in names.items()}
             )
+        evaluated = self.evaluations.evaluated
+        for name, right in (
+            ("lengths", self.curves.lengths >= 0),
+            ("evaluated", (evaluated >= 0) & (evaluated <= experiment.evaluations)),
+            (counter, self._calls >= 0),
+            ("diverged_at", self.diverged_at >= 0),
+        ):
+            if not right.all():
+                raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {name}")
 
     @classmethod
     def load(cls, path: str | Path, network: Any = None) -> Self:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from mean_actor_critic.spec.experiment import applicable_settings, settings_for_
 
 TIED_RATES = "lr"  # in a grid: one value for both learning rates
 RATES = ("actor_lr", "critic_lr")
-MOST_POINTS = 1_000_000
+MOST_POINTS = 50_000  # some fifty times the paper's
 FORM = '{"choices": {"hidden": [[64], [128]], "lr": [0.001, 0.01]}, "fixed": {"minibatches": 20}}'
 
 Settings = dict[str, Any]
@@ -36,18 +36,27 @@ class Grid(NamedTuple):
     def points(self, algorithm: str) -> list[Settings]:
         """All combinations, of the settings that `algorithm` reads and each once, in the order of the lists."""
         applicable = set(applicable_settings(algorithm))
-        found: dict[str, Settings] = {}
-        for values in itertools.product(*self.choices.values()):
-            tried = {**self.fixed, **dict(zip(self.choices, values, strict=True))}
-            if TIED_RATES in tried:
-                rate = tried.pop(TIED_RATES)
-                tried |= dict.fromkeys(RATES, rate)
-            point = {**self.start.get(algorithm, {}), **tried}
-            point = {name: value for name, value in point.items() if name in applicable}
-            if not point.get("hidden", "some"):
-                point.pop("activation", None)  # there is nothing to activate
-            found.setdefault(json.dumps(point, sort_keys=True), point)
-        return list(found.values())
+        lists = {
+            name: _distinct(values)
+            for name, values in self.choices.items()
+            if not applicable.isdisjoint(RATES if name == TIED_RATES else (name,))
+        }
+        named = [*(name for name in lists if name != TIED_RATES), *(RATES if TIED_RATES in lists else ())]
+        every = {**self.start.get(algorithm, {}), **self.fixed, **dict.fromkeys(named)}
+        same = {name: value for name, value in every.items() if name in applicable}
+        found = []
+        for values in itertools.product(*lists.values()):
+            point = dict(same)
+            for name, value in zip(lists, values, strict=True):
+                point.update(
+                    dict.fromkeys(applicable.intersection(RATES), value) if name == TIED_RATES else {name: value}
+                )
+            if not point.get("hidden", "some"):  # there is nothing to activate
+                activation = point.pop("activation", None)
+                if "activation" in lists and activation != lists["activation"][0]:
+                    continue
+            found.append(point)
+        return found
 
     def as_given(self, settings: Mapping[str, Any]) -> Settings:
         """What a point tries, by the names that the grid gives: one `lr` where it has one."""
@@ -60,6 +69,14 @@ class Grid(NamedTuple):
         """As plain JSON values; `grid_from_json` is the inverse."""
         start = {"start": {name: dict(settings) for name, settings in self.start.items()}} if self.start else {}
         return json.loads(json.dumps({"choices": dict(self.choices), "fixed": dict(self.fixed), **start}))
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """Values, each once, as JSON tells them apart."""
+    found: dict[str, Any] = {}
+    for value in values:
+        found.setdefault(json.dumps(value), value)
+    return list(found.values())
 
 
 def grid_from_json(document: Any) -> Grid:

@@ -10,6 +10,7 @@ trials. A rung is a round of the search; the exhaustive search is one rung. Whic
 from the cells of the last, so that plan and cells are all there is to know.
 """
 
+import itertools
 import json
 import math
 import os
@@ -26,7 +27,7 @@ from mean_actor_critic.files import disk_faults, folder_within, now
 from mean_actor_critic.runs import store
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.checks import require_whole, unknown_name
-from mean_actor_critic.spec.experiment import AMOUNTS, TRIALS, hyper_names
+from mean_actor_critic.spec.experiment import AMOUNTS, EPISODES_IN_ALL, TRIALS, hyper_names
 from mean_actor_critic.spec.grid import Grid, Settings, grid_from_json
 from mean_actor_critic.spec.learners import EPISODES
 
@@ -34,6 +35,7 @@ SWEEP_FORMAT = "mean_actor_critic sweep 1"
 CELL_FORMAT = "mean_actor_critic cell 1"
 PLAN, CELLS = "sweep.json", "cells"
 LEARNER = "episodic"  # whose settings are searched
+MOST_RUNGS = 20
 MOST_TRAININGS = 1000  # in a cell, unless a single point has more trials: an interruption costs a cell at most
 ASYMPTOTE = 0.25  # the share of a training, at its end, that counts as asymptotic
 
@@ -109,16 +111,22 @@ def plan_from_json(document: Any) -> Plan:
     algorithms, rungs = document["algorithms"], document["rungs"]
     if not isinstance(document["environment"], str) or not isinstance(rungs, list) or not isinstance(algorithms, list):
         raise InputError("plan", "environment, rungs or algorithms", "a name, and lists")
-    if not rungs or not all(isinstance(rung, dict) and set(rung) == set(Rung._fields) for rung in rungs):
+    if not 1 <= len(rungs) <= MOST_RUNGS or len(algorithms) > len(ALGORITHMS):
+        raise InputError("plan", "algorithms or rungs", f"each algorithm once, and up to {MOST_RUNGS} rungs")
+    if not all(isinstance(rung, dict) and set(rung) == set(Rung._fields) for rung in rungs):
         raise InputError("plan", "rungs", "trials and episodes of each")
     keep = document["keep"]
     if not isinstance(keep, int | float) or not 0 < keep <= 1:
         raise InputError("keep", keep, "a share from 0 to 1")
+    climb = tuple(checked_rung(**rung) for rung in rungs)
+    for before, rung in itertools.pairwise(climb):
+        if not (rung.trials >= before.trials and rung.episodes >= before.episodes and rung != before):
+            raise InputError("plan", "rungs", "more trials or episodes in each than in the one before")
     return Plan(
         document["environment"],
         tuple(checked_algorithms(algorithms)),
         grid_from_json(document["grid"]),
-        tuple(checked_rung(**rung) for rung in rungs),
+        climb,
         float(keep),
         checked_rule(document["rule"]),
         require_whole("seed", document["seed"], 0, 2**31 - 1),
@@ -143,7 +151,10 @@ def checked_rule(rule: Any) -> str:
 
 def checked_rung(trials: Any, episodes: Any) -> Rung:
     """A rung; an InputError if its numbers cannot be used."""
-    return Rung(require_whole("trials", trials, *TRIALS), require_whole("episodes", episodes, *AMOUNTS[EPISODES]))
+    rung = Rung(require_whole("trials", trials, *TRIALS), require_whole("episodes", episodes, *AMOUNTS[EPISODES]))
+    if rung.trials * rung.episodes > EPISODES_IN_ALL:
+        raise InputError("trials × episodes", rung.trials * rung.episodes, f"up to {EPISODES_IN_ALL} of each setting")
+    return rung
 
 
 def added_trials(before: Rung, rung: Rung) -> int:
@@ -352,9 +363,11 @@ class Sweep:
 
             arrays, words = store.read_arrays(file, CELL_FORMAT, fits)
             try:
-                seconds = float(words["seconds"])
-            except (KeyError, ValueError):
-                raise DamagedFileError(f"{file}: does not say how long it took") from None
+                seconds = float(words.get("seconds", "nan"))
+            except ValueError:
+                seconds = math.nan
+            if not 0 <= seconds < math.inf:
+                raise DamagedFileError(f"{file}: does not say how long it took")
             self._read[cell.name] = CellResult(**arrays, seconds=seconds)
         return self._read[cell.name]
 
