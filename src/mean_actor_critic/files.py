@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from mean_actor_critic.errors import DamagedFileError, DiskError, MissingFileError
+from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError
 
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")  # files that are being written: what they become, and by which process
@@ -21,6 +21,16 @@ _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")  # files that are being written: wh
 def now() -> str:
     """ISO 8601, UTC, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def as_path(field: str, given: Any) -> Path:
+    """A path that was given, as text or as a path; an InputError if it is neither, or none that a system knows."""
+    try:
+        if not isinstance(os.fspath(given), bytes) and b"\0" not in os.fsencode(given):
+            return Path(given)
+    except (TypeError, UnicodeEncodeError):  # a list, or half a character
+        pass
+    raise InputError(field, given, "a path")
 
 
 def as_file_name(name: str) -> str:

@@ -12,7 +12,7 @@ from mean_actor_critic import terminal
 from mean_actor_critic._version import __version__
 from mean_actor_critic.cli import gradients, report, results, search, studies, training
 from mean_actor_critic.cli.settings import unknown_option
-from mean_actor_critic.errors import Interrupted, MacError
+from mean_actor_critic.errors import Interrupted, MacError, shortened
 from mean_actor_critic.files import in_words
 from mean_actor_critic.terminal import say, tell
 
@@ -24,6 +24,9 @@ COMMANDS = (
     *studies.COMMANDS,
     *report.COMMANDS,
 )
+
+
+LONGEST_WORDS = 400  # characters of what argparse says, which repeats what was given
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leave with one line."""
         words = unknown_option(self._words, self._option_string_actions) or message
-        _leave(2, f"{self.prog}: {' '.join(words.splitlines())} (see {self.prog} --help)")
+        _leave(2, f"{self.prog}: {shortened(words, LONGEST_WORDS)} (see {self.prog} --help)")
 
 
 def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from mean_actor_critic.environments.hosted.factory import INSTALLED, Factory, pl
 from mean_actor_critic.environments.programs import MINATAR, PROGRAMS, Build
 from mean_actor_critic.environments.spaces import Spaces, check_spaces, spaces_from_json
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
-from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.checks import as_kwargs, checked_name
 from mean_actor_critic.spec.experiment import Experiment
 from mean_actor_critic.spec.learners import ENGINES
 from mean_actor_critic.spec.rules import GAME, GameRules, Rules
@@ -82,9 +82,8 @@ def find_environment(
         InputError: there is no such environment, or one that the algorithms or the engine cannot use.
         EnvironmentFault: it broke when it was made to be looked at.
     """
-    if engine not in (AUTO, *ENGINES):
-        raise unknown_name("engine", engine, (AUTO, *ENGINES))
-    kwargs = kwargs or {}
+    checked_name("engine", engine, (AUTO, *ENGINES))
+    kwargs = as_kwargs(kwargs)
     if _is_functional(environment):
         return _functional(environment, engine, kwargs, max_episode_steps)
     if engine != "hosted" and _is_program(environment, kwargs):
@@ -136,8 +135,7 @@ def engine_of(environment: Any, engine: str = AUTO) -> str:
     Raises:
         InputError: there is no such engine, or it cannot play this.
     """
-    if engine not in (AUTO, *ENGINES):
-        raise unknown_name("engine", engine, (AUTO, *ENGINES))
+    checked_name("engine", engine, (AUTO, *ENGINES))
     is_game = isinstance(environment, str) and environment.startswith(GAME)
     if engine == "atari" and not is_game:
         raise InputError("environment", environment, f"an Atari game, such as {GAME}Pong-v5, for this engine")
@@ -274,6 +272,7 @@ def check(
     Raises:
         InputError: it is not one at all.
     """
+    env_kwargs = as_kwargs(env_kwargs)
     if isinstance(environment, str) and environment.startswith(GAME):
         if env_kwargs or max_episode_steps is not None:
             allowed = "nothing besides a game: what there is to choose are settings"
@@ -281,9 +280,9 @@ def check(
         spaces = find_game(environment, GameRules()).spaces
         shape = " × ".join(map(str, spaces.observation.shape or ()))
         return [checker.Finding("ok", f"{spaces.actions} actions, observations of {shape} pixels")]
-    if _is_program(environment, env_kwargs or {}) and environment not in gymnasium.registry:
-        return _check_program(_program(environment, env_kwargs or {}, max_episode_steps))
-    return check_environment(environment, env_kwargs or {}, max_episode_steps)
+    if _is_program(environment, env_kwargs) and environment not in gymnasium.registry:
+        return _check_program(_program(environment, env_kwargs, max_episode_steps))
+    return check_environment(environment, env_kwargs, max_episode_steps)
 
 
 def _check_program(spec: EnvironmentSpec) -> list[checker.Finding]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mean_actor_critic.errors import MacError
+from mean_actor_critic.errors import InputError, MacError
+from mean_actor_critic.files import as_path
 from mean_actor_critic.reports.content import Content, best_agent, read
 from mean_actor_critic.reports.files import write_report
 from mean_actor_critic.reports.page import MOST_VIDEO, Recording, require_page
@@ -49,8 +50,10 @@ def make_report(
     require_matplotlib()
     require_page()
     given = [paths] if isinstance(paths, str | Path | Run) else paths
-    sources = find_sources([place.path if isinstance(place, Run) else place for place in given])
-    folder = Path(out)
+    if not isinstance(given, Sequence):
+        raise InputError("paths", given, "the path of a run, a run, or a list of these")
+    sources = find_sources([place.path if isinstance(place, Run) else as_path("paths", place) for place in given])
+    folder = as_path("out", out)
     with folder_for_results(folder):  # what cannot be written is said before the work
         content = read(sources)
         return content, write_report(content, record_best(content, environment) if video else NO_VIDEO, folder)

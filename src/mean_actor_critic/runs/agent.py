@@ -8,7 +8,7 @@ import numpy as np
 
 from mean_actor_critic.environments.spaces import FormError, Spaces, fitted, flatten, spaces_from_json
 from mean_actor_critic.errors import DamagedFileError, InputError
-from mean_actor_critic.files import parsed_json
+from mean_actor_critic.files import as_path, parsed_json
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.networks import Layer, Layers, Networks, highest, inverse_cdf, legal, normalize, softmax
 from mean_actor_critic.runs import store
@@ -153,7 +153,7 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write the agent as one .safetensors file."""
-        file = Path(path)
+        file = as_path("path", path)
         if file.suffix != ".safetensors":
             raise InputError("path", str(path), "a file name that ends in .safetensors")
         words = {
@@ -178,7 +178,7 @@ class Agent:
             MissingFileError: there is no such file.
             DamagedFileError: the file is not one that `save` wrote.
         """
-        file = Path(path)
+        file = as_path("path", path)
 
         def understood(words: dict[str, str], arrays: Arrays) -> tuple[Experiment, Spaces, int, Networks]:
             """What an agent is made of, from the words of a file and its arrays, or what its header says of them."""

@@ -59,6 +59,8 @@ def evaluate(
     loaded = load_player(player)
     experiment = loaded.experiment
     agents = agents_of(loaded)
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError("settings", settings, "values by name")
     if settings:
         if not isinstance(experiment.rules, GameRules):
             raise InputError("settings", ", ".join(settings), "players of Atari games")

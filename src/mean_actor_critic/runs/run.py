@@ -16,12 +16,13 @@ from mean_actor_critic.engines.curves import (
     returns_by_steps,
 )
 from mean_actor_critic.errors import DamagedFileError, InputError, MacError
+from mean_actor_critic.files import as_path
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.expected import networks_from_arrays
 from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
-from mean_actor_critic.spec.checks import require_whole
+from mean_actor_critic.spec.checks import checked_name, require_whole
 from mean_actor_critic.spec.learners import EPISODES, STEPS
 from mean_actor_critic.trees import Array, Arrays
 
@@ -109,7 +110,7 @@ class Run:
 
         `network` is what it was trained with, if that was a network of a user's own: its agents need it.
         """
-        folder = Path(path)
+        folder = as_path("path", path)
         manifest = store.read_manifest(folder)
         manifest = manifest._replace(experiment=manifest.experiment.with_network(network))
         return cls(folder, manifest, store.read_checkpoint(folder, manifest))
@@ -157,8 +158,8 @@ class Run:
         """
         unit = self.experiment.budget.unit if unit is None else unit
         of = (EVALUATIONS if self.experiment.is_game else TRAINING) if of is None else of
-        if unit not in (EPISODES, STEPS) or of not in CURVES:
-            raise InputError("curve", (unit, of), f"episodes or steps, of {', '.join(CURVES)}")
+        checked_name("curve", unit, (EPISODES, STEPS))
+        checked_name("curve", of, CURVES)
         if of != TRAINING:
             return self._evaluation_curve(unit, of)
         if self.experiment.is_game:
@@ -364,8 +365,8 @@ class Run:
         except ImportError:
             raise MacError("tables need pandas: pip install 'mean-actor-critic[pandas]'") from None
         numbers = self.experiment.trial_numbers()
-        if of not in (None, TRAINING, EVALUATIONS):
-            raise InputError("of", of, f"{TRAINING} or {EVALUATIONS}")
+        if of is not None:
+            checked_name("of", of, (TRAINING, EVALUATIONS))
         if of == EVALUATIONS or (of is None and self.experiment.is_game):
             curve, greedy = self.curve(of=EVALUATIONS), self.evaluations.greedy_means
             trial, point = np.nonzero(np.isfinite(curve.values))

@@ -6,6 +6,7 @@ import datetime
 import functools
 import inspect
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,14 +27,22 @@ from mean_actor_critic.environments.catalogue import (
 from mean_actor_critic.environments.hosted.fleet import STEP_SECONDS, WorkerLimits
 from mean_actor_critic.environments.spaces import fitted
 from mean_actor_critic.errors import InputError
-from mean_actor_critic.files import as_file_name
+from mean_actor_critic.files import as_file_name, as_path
 from mean_actor_critic.progress import Answer, Progress, progress_display
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.loop import OnStart, OnStudy, Watchers, carry_on
 from mean_actor_critic.runs.run import Run
 from mean_actor_critic.spec.algorithms import checked_algorithm, is_given
-from mean_actor_critic.spec.checks import plain, require_whole, settings_as_words
+from mean_actor_critic.spec.checks import (
+    as_kwargs,
+    checked_kwargs,
+    checked_name,
+    plain,
+    require_whole,
+    settings_as_words,
+)
 from mean_actor_critic.spec.experiment import (
+    AMOUNTS,
     Budget,
     Experiment,
     checked_moments,
@@ -42,7 +51,7 @@ from mean_actor_critic.spec.experiment import (
     settings_for_engine,
     usual_budget,
 )
-from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, STEPS, learners_on
+from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, learners_on
 from mean_actor_critic.spec.presets import Start, start_from
 from mean_actor_critic.spec.rules import MAX_EPISODE_STEPS
 from mean_actor_critic.spec.typed import Settings
@@ -160,7 +169,7 @@ def train(
     versions = devices.versions(experiment.engine)
     require_memory(need(experiment, spec.spaces, moments))
     name = f"{as_file_name(spec.name)}-{as_file_name(experiment.algorithm)}-seed{experiment.seed}"
-    path = Path(out) if out is not None else free_folder(name)
+    path = as_path("out", out) if out is not None else free_folder(name)
     withdraw = functools.partial(store.withdraw, path, "manifest.json", store.missing_folders(path))
     manifest = store.create_run(path, experiment, spec.spaces, choose_width(experiment), versions, moments, origin)
     manifest = manifest._replace(experiment=experiment)  # which no file can give back where it has a function
@@ -205,10 +214,13 @@ def plan(
     """
     engine = engine_of(environment, engine)
     name, _ = checked_algorithm(algorithm)
+    env_kwargs = checked_kwargs(as_kwargs(env_kwargs))
+    if learner is not None:
+        checked_name("learner", learner, LEARNERS)
     limit = settings.get("max_episode_steps")
     if engine == "atari":
         if env_kwargs:
-            raise InputError("env_kwargs", dict(env_kwargs), "settings: everything about the emulators is one")
+            raise InputError("env_kwargs", env_kwargs, "settings: everything about the emulators is one")
         if limit is not None:
             raise InputError("max_episode_steps", limit, "max_episode_frames, with Atari games")
         spec, environment_name = None, environment
@@ -307,7 +319,7 @@ def resume(
         on_study: as for `train`.
     """
     limits = WorkerLimits(workers, step_seconds).checked()
-    folder = path.path if isinstance(path, Run) else Path(path)
+    folder = path.path if isinstance(path, Run) else as_path("path", path)
     manifest = store.read_manifest(folder)
     experiment = manifest.experiment.with_network(network)
     experiment.require_network()
@@ -335,8 +347,11 @@ def _longer(experiment: Experiment, episodes: int | None, steps: int | None) -> 
     for unit, amount in asked.items():
         if amount is not None and unit != experiment.budget.unit:
             raise InputError(unit, amount, f"{experiment.budget.unit}, which this run counts")
-    amount = asked[experiment.budget.unit]
-    return None if amount is None or amount == experiment.budget.amount else experiment.extended(amount)
+    asked_for = asked[experiment.budget.unit]
+    if asked_for is None:
+        return None
+    amount = require_whole(experiment.budget.unit, asked_for, *AMOUNTS[experiment.budget.unit])
+    return None if amount == experiment.budget.amount else experiment.extended(amount)
 
 
 def _require_estimator(experiment: Experiment) -> None:
@@ -376,9 +391,10 @@ def _checked_seconds(checkpoint_seconds: float | None, experiment: Experiment) -
     """The time between checkpoints; an InputError unless it is a time."""
     if checkpoint_seconds is None:
         return store.CHECKPOINT_SECONDS[experiment.engine]
-    if not checkpoint_seconds >= 0:
+    seconds = plain(checkpoint_seconds)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise InputError("checkpoint_seconds", checkpoint_seconds, "a number of seconds from 0")
-    return checkpoint_seconds
+    return min(seconds, sys.float_info.max)
 
 
 def free_folder(name: str) -> Path:

@@ -12,6 +12,7 @@ from mean_actor_critic.environments.catalogue import environment_of, watchable
 from mean_actor_critic.environments.hosted import fleet, recorder
 from mean_actor_critic.environments.seeds import reset_seed
 from mean_actor_critic.errors import InputError, MacError
+from mean_actor_critic.files import as_path
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.players import Player, load_player
 from mean_actor_critic.spec.checks import require_whole
@@ -53,7 +54,7 @@ def watch(
     """
     episodes = require_whole("episodes", episodes, *EPISODES)
     seed = require_whole("seed", seed, *SEEDS)
-    path = Path(out)
+    path = as_path("out", out)
     if path.suffix != ".mp4":
         raise InputError("out", str(out), "a file name that ends in .mp4")
     if not os.path.isdir(path.parent) or not os.access(path.parent, os.W_OK | os.X_OK):

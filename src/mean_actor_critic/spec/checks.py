@@ -2,14 +2,14 @@
 
 import difflib
 import json
-import math
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mean_actor_critic.errors import InputError
+from mean_actor_critic.errors import InputError, shortened
+from mean_actor_critic.files import parsed_json
 from mean_actor_critic.spec.settings import Setting, is_whole
 
 DEEPEST_KWARGS = 20  # lists and dictionaries within each other
@@ -61,13 +61,22 @@ def ours(word: str, known: Iterable[str] = ()) -> str | None:
 def unknown_name(field: str, value: object, known: Iterable[str]) -> InputError:
     """The error for a name that is not among `known`, with our word for it or a guess at what was meant."""
     names = sorted(known)
-    word = ours(str(value), names) if field.endswith("setting") else None
+    if not isinstance(value, str):
+        return InputError(field, value, ", ".join(names))
+    word = ours(value, names) if field.endswith("setting") else None
     if word:
         return InputError(field, value, f"our own names; here it is {word}")
-    close = difflib.get_close_matches(str(value), names, n=1) or difflib.get_close_matches(
-        str(value).lower(), names, n=1
-    )
+    short = shortened(value, 200)
+    close = difflib.get_close_matches(short, names, n=1) or difflib.get_close_matches(short.lower(), names, n=1)
     return InputError(field, value, ", ".join(names) + (f" (did you mean {close[0]}?)" if close else ""))
+
+
+def checked_name(field: str, value: object, known: Iterable[str]) -> str:
+    """`value`, an InputError unless it is one of the names that are known."""
+    names = list(known)
+    if not isinstance(value, str) or value not in names:
+        raise unknown_name(field, value, names)
+    return value
 
 
 def require_whole(field: str, value: object, low: int, high: int) -> int:
@@ -129,6 +138,17 @@ def _as_word(value: Any) -> str:
 # --- keyword arguments of environments -------------------------------------------------------------------------------
 
 
+def as_kwargs(given: Any) -> dict[str, Any]:
+    """Keyword arguments as a dictionary of its own; none where nothing was given.
+
+    Raises:
+        InputError: they are not values by name.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError("env_kwargs", given, "values by name")
+    return dict(given or {})
+
+
 def checked_kwargs(kwargs: Any) -> dict[str, Any]:
     """Keyword arguments of an environment, which a manifest must be able to hold.
 
@@ -147,7 +167,9 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         parts = value.values() if isinstance(value, dict) else value
         named = isinstance(value, list) or all(isinstance(name, str) for name in value)
         return depth < DEEPEST_KWARGS and named and all(_is_plain(part, depth + 1) for part in parts)
-    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, int | float):
+        return abs(value) <= sys.float_info.max  # JSON has no other numbers, and Python does not write very long ones
+    return value is None or isinstance(value, str)
 
 
 def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
@@ -158,9 +180,11 @@ def parse_kwargs(assignments: Iterable[str]) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise InputError("--env-kwargs", word, "name=value, such as gravity=-5.0")
         try:
-            kwargs[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-        except ValueError:
+            kwargs[name] = parsed_json({"True": "true", "False": "false", "None": "null"}.get(text, text))
+        except json.JSONDecodeError:
             kwargs[name] = text
+        except ValueError as fault:
+            raise InputError("--env-kwargs", word, f"values as in JSON; {fault}") from None
     return checked_kwargs(kwargs)
 
 

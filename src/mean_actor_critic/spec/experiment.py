@@ -9,7 +9,15 @@ import numpy as np
 from mean_actor_critic.errors import InputError
 from mean_actor_critic.spec import paper
 from mean_actor_critic.spec.algorithms import PARTS, algorithm_of, checked_algorithm
-from mean_actor_critic.spec.checks import checked_kwargs, plain, require_number, require_whole, unknown_name
+from mean_actor_critic.spec.checks import (
+    as_kwargs,
+    checked_kwargs,
+    checked_name,
+    plain,
+    require_number,
+    require_whole,
+    unknown_name,
+)
 from mean_actor_critic.spec.given import GivenNetwork, checked_network
 from mean_actor_critic.spec.learners import ENGINES, EPISODES, GENERAL, LEARNERS, STEPS, Hyper, Setup, learners_on
 from mean_actor_critic.spec.rules import EVALUATIONS, GAME, RULES, EvaluationRules, GameRules, Rules
@@ -366,11 +374,9 @@ def make_experiment(
     Raises:
         InputError: names the first field that cannot be used, its value and what is allowed.
     """
-    if engine not in ENGINES:
-        raise unknown_name("engine", engine, ENGINES)
+    checked_name("engine", engine, ENGINES)
     learner = usual_learner(algorithm, engine) if learner is None else learner
-    if learner not in LEARNERS:
-        raise unknown_name("learner", learner, LEARNERS)
+    checked_name("learner", learner, LEARNERS)
     if engine not in LEARNERS[learner].setups:
         raise InputError("learner", learner, f"{', '.join(learners_on(engine))}, on the {engine} engine")
     name, estimator = checked_algorithm(algorithm, learner)
@@ -395,7 +401,7 @@ def make_experiment(
         require_whole("seed", seed, *SEEDS),
         require_whole("first_trial", first_trial, *FIRST_TRIALS),
         engine,
-        checked_kwargs({} if environment_kwargs is None else dict(environment_kwargs)),
+        checked_kwargs(as_kwargs(environment_kwargs)),
         None if until is None else require_number("until", until),
     )
     _require_extent(experiment)

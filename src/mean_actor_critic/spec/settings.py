@@ -34,7 +34,9 @@ def whole(default: int, text: str, role: str = "any", low: int = 1, high: int = 
 def choice(default: str, options: Iterable[str], text: str, role: str = "any") -> Any:
     """A field for one of some names."""
     names = tuple(options)
-    return setting(default, Limits(str, lambda value: value in names, ", ".join(names), text, role))
+    return setting(
+        default, Limits(str, lambda value: isinstance(value, str) and value in names, ", ".join(names), text, role)
+    )
 
 
 def _parse_switch(text: str) -> bool:

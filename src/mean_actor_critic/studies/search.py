@@ -22,12 +22,12 @@ from mean_actor_critic.environments.catalogue import EnvironmentSpec, find_envir
 from mean_actor_critic.environments.hosted.fleet import WorkerLimits
 from mean_actor_critic.environments.spaces import fitted
 from mean_actor_critic.errors import InputError, Interrupted
-from mean_actor_critic.files import as_file_name
+from mean_actor_critic.files import as_file_name, as_path, parsed_json
 from mean_actor_critic.progress import Progress, Show, progress_display
 from mean_actor_critic.runs import signals, store
 from mean_actor_critic.runs.loop import begun, next_segment
 from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
-from mean_actor_critic.spec.checks import unknown_name
+from mean_actor_critic.spec.checks import checked_name, plain
 from mean_actor_critic.spec.experiment import Experiment, hyper_names, make_experiment
 from mean_actor_critic.spec.grid import Grid, grid_from_json
 from mean_actor_critic.spec.presets import SEARCH_SEEDS, start_from
@@ -40,6 +40,7 @@ from mean_actor_critic.studies.sweep import (
     CellResult,
     Plan,
     Sweep,
+    checked_algorithms,
     checked_rung,
     create_sweep,
     is_sweep,
@@ -67,18 +68,18 @@ def make_plan(
         InputError: something cannot be used.
     """
     last = checked_rung(trials, episodes)
+    if halving is not None:
+        checked_name("halving", halving, HALVING)
     if halving is None:
         rungs = [last]
     elif halving == "trials":
         if trials < 2:
             raise InputError("trials", trials, "several, to be halved")
         rungs = [last._replace(trials=math.ceil(trials * share)) for share in (1 / 5, 1 / 2, 1)]
-    elif halving == "episodes":
+    else:
         if episodes < 3:
             raise InputError("episodes", episodes, "several, to be halved")
         rungs = [last._replace(episodes=math.ceil(episodes * share)) for share in (1 / 9, 1 / 3, 1)]
-    else:
-        raise unknown_name("halving", halving, HALVING)
     plan = Plan(environment, tuple(algorithms), grid, tuple(dict.fromkeys(rungs)), KEEP, rule, seed)
     return plan_from_json(plan.to_json())
 
@@ -120,15 +121,31 @@ def sweep(
     Returns:
         The search, with `winners()`, `outcomes()` and what was planned.
     """
-    algorithms = [algorithm] if isinstance(algorithm, str) else list(algorithm)
-    document = dict(grid) if "choices" in grid else {"choices": {name: list(v) for name, v in grid.items()}}
-    chosen = started(grid_from_json(json.loads(json.dumps(document))), find_environment(environment), algorithms)
+    algorithms = checked_algorithms([algorithm] if isinstance(algorithm, str) else algorithm)
+    chosen = started(_as_grid(grid), find_environment(environment), algorithms)
     planned = make_plan(environment, algorithms, chosen, trials, episodes, rule=rule, halving=halving, seed=seed)
-    folder = Path(out or f"{store.RUNS}/sweep-{as_file_name(environment)}")
+    folder = as_path("out", f"{store.RUNS}/sweep-{as_file_name(environment)}" if out is None else out)
     with progress_display(quiet=not progress) as watch:
         for _ in search(folder, planned, watch(f"sweep {environment}")):
             pass
     return Sweep.load(folder).by(rule)
+
+
+def _as_grid(given: Any) -> Grid:
+    """The grid that a user wrote in Python: values to try by setting, or as in a file.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError("grid", given, "values to try, by setting")
+    document = given if "choices" in given else {"choices": {name: list(plain(v)) for name, v in given.items()}}
+    try:
+        return grid_from_json(parsed_json(json.dumps(document)))
+    except InputError:
+        raise
+    except (TypeError, ValueError, RecursionError):  # of values that no file could hold
+        raise InputError("grid", given, "values to try, by setting, as JSON has them") from None
 
 
 class Done(NamedTuple):

@@ -35,7 +35,7 @@ SWEEP_FORMAT = "mean_actor_critic sweep 1"
 CELL_FORMAT = "mean_actor_critic cell 1"
 PLAN, CELLS = "sweep.json", "cells"
 LEARNER = "episodic"  # whose settings are searched
-MOST_RUNGS = 20
+MOST_RUNGS, MOST_NAMES = 20, 100
 MOST_TRAININGS = 1000  # in a cell, unless a single point has more trials: an interruption costs a cell at most
 ASYMPTOTE = 0.25  # the share of a training, at its end, that counts as asymptotic
 
@@ -135,6 +135,8 @@ def plan_from_json(document: Any) -> Plan:
 
 def checked_algorithms(names: Any) -> list[str]:
     """Names of algorithms, each once; an InputError if one is not."""
+    if not isinstance(names, list | tuple) or len(names) > MOST_NAMES:
+        raise InputError("algorithm", names, "names of algorithms")
     for name in names:
         known = [known for known, algorithm in ALGORITHMS.items() if LEARNER in algorithm.learners]
         if not isinstance(name, str) or name not in known:
