@@ -2,12 +2,23 @@
 
 import functools
 import inspect
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import mean_actor_critic as mac
-from helpers import assert_one_line, message_of
+from helpers import (
+    LONGEST_WAIT,
+    TINY_WORDS,
+    assert_one_line,
+    assert_refused,
+    mac_within,
+    message_of,
+    run_python,
+)
 from helpers import mac as command
 from mean_actor_critic.errors import LONGEST_MESSAGE, InputError, MacError
 from mean_actor_critic.runs.agent import Agent
@@ -216,3 +227,54 @@ def test_the_same_from_python_is_an_error_of_ours(path):
     message_of(lambda: mac.train("CartPole-v0", out=path))
     message_of(lambda: mac.report("run", path))
     message_of(lambda: mac.Run.load("run").agent(0).save(f"{path}.safetensors"))
+
+
+# --- limits of the system --------------------------------------------------------------------------------------------
+
+
+def test_a_limit_on_open_files_is_named_and_leaves_nothing(tmp_path):
+    words = (
+        "train",
+        "CartPole-v0",
+        "--engine",
+        "hosted",
+        "--workers",
+        "8",
+        *TINY_WORDS,
+        "--trials",
+        "8",
+        "--out",
+        "new",
+    )
+    outcome = run_python(mac_within("RLIMIT_NOFILE", 40), *words, cwd=tmp_path)
+    assert_refused(outcome, 1, "Too many open files", "ulimit -n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_working_folder_that_is_gone_is_named(files, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = "import os, sys; from mean_actor_critic.cli.main import main; os.rmdir(os.getcwd()); main(sys.argv[1:])"
+    for words in (("report", "../run", "--out", "x"), ("train", "CartPole-v0", *TINY_WORDS, "--quiet")):
+        gone.mkdir(exist_ok=True)
+        outcome = run_python(script, *words, cwd=gone)
+        assert outcome.code in (1, 2)
+        assert_one_line(outcome.err)
+        assert outcome.err.startswith("mac: ")
+
+
+def test_training_without_standard_error_goes_on(tmp_path):
+    command = f"{sys.executable} -P -m mean_actor_critic train CartPole-v0 --out new 2>&- >&- <&- "
+    done = subprocess.run(command + " ".join(TINY_WORDS), shell=True, cwd=tmp_path, timeout=LONGEST_WAIT, check=False)
+    assert done.returncode == 0
+    assert Run.load(tmp_path / "new").finished
+
+
+@pytest.mark.usefixtures("files")
+def test_names_that_are_not_utf_8_are_used(tmp_path):
+    folder = tmp_path / os.fsdecode(b"not\xffutf")
+    (tmp_path / "run").rename(folder)
+    assert Run.load(folder).finished
+    Run.load(folder).agent(0).save(folder / "agent.safetensors")
+    assert Agent.load(folder / "agent.safetensors").trial == 0
+    assert command("resume", folder).code == command("runs", folder).code == 0

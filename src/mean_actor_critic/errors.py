@@ -65,6 +65,12 @@ class OutOfMemoryError(MacError):
     exit_code = 1
 
 
+class LimitError(MacError):
+    """The system has a limit on open files or processes that the run meets."""
+
+    exit_code = 1
+
+
 class Interrupted(KeyboardInterrupt):
     """Training stopped on a signal; what is on disk is whole.
 

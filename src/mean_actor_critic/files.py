@@ -15,6 +15,7 @@ from typing import Any
 from mean_actor_critic.errors import DamagedFileError, DiskError, InputError, MissingFileError
 
 LARGEST_JSON = 16 * 2**20  # bytes; ours are a few kilobytes
+LIMITS = {errno.EMFILE: "ulimit -n", errno.ENFILE: "of the system", errno.EAGAIN: "ulimit -u"}  # that workers meet
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")  # files that are being written: what they become, and by which process
 
 
@@ -50,6 +51,10 @@ def disk_faults(path: Path, doing: str) -> Iterator[None]:
 def in_words(fault: OSError) -> str:
     """What the system refused, and of which file if it says so."""
     reason = fault.strerror or str(fault)
+    if fault.errno in LIMITS:
+        reason += f"; fewer workers would need less, or a higher limit ({LIMITS[fault.errno]})"
+    if fault.errno == errno.ENOENT and fault.filename is None:  # as only the question for the folder itself is answered
+        reason = "the working folder is gone"
     return reason if fault.filename is None else f"{fault.filename}: {reason}"
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from mean_actor_critic import machine
 from mean_actor_critic.engines.updates import initial
 from mean_actor_critic.environments.spaces import Spaces
-from mean_actor_critic.errors import OutOfMemoryError
+from mean_actor_critic.errors import LimitError, OutOfMemoryError
+from mean_actor_critic.files import LIMITS
+from mean_actor_critic.files import in_words as words_of
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.spec.experiment import Experiment
 
@@ -90,13 +92,15 @@ def in_words(size: int) -> str:
 
 @contextlib.contextmanager
 def memory_faults(what: str) -> Iterator[None]:
-    """Turn a refusal of memory for a run or a search, by Python, the system or XLA, into one line."""
+    """Turn a refusal of memory, files or processes, by Python, the system or XLA, into one line."""
     try:
         yield
     except (MemoryError, OSError, jax.errors.JaxRuntimeError) as fault:
         by_system = isinstance(fault, OSError) and fault.errno == errno.ENOMEM
         if isinstance(fault, MemoryError) or by_system or "RESOURCE_EXHAUSTED" in str(fault):
             raise OutOfMemoryError(f"not enough memory for this {what}: {fault}") from None
+        if isinstance(fault, OSError) and fault.errno in LIMITS:
+            raise LimitError(f"this {what} could not go on: {words_of(fault)}") from None
         raise
 
 

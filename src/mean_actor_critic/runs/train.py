@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from mean_actor_critic.engines import devices
-from mean_actor_critic.engines.memory import need, require_memory
+from mean_actor_critic.engines.memory import memory_faults, need, require_memory
 from mean_actor_critic.engines.study import choose_width
 from mean_actor_critic.environments.catalogue import (
     AUTO,
@@ -146,24 +146,25 @@ def train(
         asked["max_episode_steps"] = require_whole("max_episode_steps", max_episode_steps, *MAX_EPISODE_STEPS)
     if learner is None and plain(snapshots) not in (0, ()) and engine_of(environment, engine) != "atari":
         learner = "episodic"  # whose trials are told by episodes, as snapshots are
-    spec, experiment, origin = plan(
-        environment,
-        algorithm,
-        trials=trials,
-        episodes=episodes,
-        steps=steps,
-        seed=seed,
-        settings=asked,
-        engine=engine,
-        learner=learner,
-        network=network,
-        env_kwargs=env_kwargs,
-        preset=preset,
-        protocol=protocol,
-        first_trial=first_trial,
-        until=until,
-        seconds=step_seconds,
-    )
+    with memory_faults("run"):
+        spec, experiment, origin = plan(
+            environment,
+            algorithm,
+            trials=trials,
+            episodes=episodes,
+            steps=steps,
+            seed=seed,
+            settings=asked,
+            engine=engine,
+            learner=learner,
+            network=network,
+            env_kwargs=env_kwargs,
+            preset=preset,
+            protocol=protocol,
+            first_trial=first_trial,
+            until=until,
+            seconds=step_seconds,
+        )
     seconds = _checked_seconds(checkpoint_seconds, experiment)
     moments = checked_moments(snapshots, experiment.episodes)
     versions = devices.versions(experiment.engine)
