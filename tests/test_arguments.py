@@ -236,15 +236,12 @@ def test_a_limit_on_open_files_is_named_and_leaves_nothing(tmp_path):
     words = (
         "train",
         "CartPole-v0",
-        "--engine",
-        "hosted",
-        "--workers",
-        "8",
         *TINY_WORDS,
-        "--trials",
-        "8",
-        "--out",
-        "new",
+        "--quiet",
+        "--engine=hosted",
+        "--workers=8",
+        "--trials=8",
+        "--out=new",
     )
     outcome = run_python(mac_within("RLIMIT_NOFILE", 40), *words, cwd=tmp_path)
     assert_refused(outcome, 1, "Too many open files", "ulimit -n")
