@@ -1,5 +1,6 @@
 """Whatever is given from Python in the place of an argument is used, or refused in one line."""
 
+import ast
 import functools
 import inspect
 import os
@@ -15,14 +16,18 @@ from helpers import (
     TINY_WORDS,
     assert_one_line,
     assert_refused,
+    forge_manifest,
     mac_within,
     message_of,
+    run_mac,
     run_python,
 )
 from helpers import mac as command
 from mean_actor_critic.errors import LONGEST_MESSAGE, InputError, MacError
+from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import Run
+from test_architecture import MODULES, tree_of
 
 
 class Unspeakable:
@@ -275,3 +280,32 @@ def test_names_that_are_not_utf_8_are_used(tmp_path):
     Run.load(folder).agent(0).save(folder / "agent.safetensors")
     assert Agent.load(folder / "agent.safetensors").trial == 0
     assert command("resume", folder).code == command("runs", folder).code == 0
+
+
+def calls_in(module):
+    calls = (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.Call))
+    return [call for call in calls if isinstance(call.func, ast.Attribute)]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_paths_are_looked_at_by_what_does_not_raise_and_text_has_an_encoding(module):
+    """`Path.exists` and its like raise where a name is too long; the encoding of a locale may be ASCII."""
+    for call in calls_in(module):
+        place = f"{module}:{call.lineno}"
+        whose = ast.unparse(call.func.value)
+        assert call.func.attr not in {"exists", "is_dir", "is_file", "is_symlink", "resolve"} or whose == "os.path", (
+            place
+        )
+        named = {keyword.arg for keyword in call.keywords}
+        assert call.func.attr not in {"read_text", "write_text"} or "encoding" in named, place
+
+
+def test_a_report_is_written_in_a_locale_of_ascii_and_of_what_is_no_text(files, tmp_path):
+    forge_manifest(files, lambda document: document.update(origin="\udcff\ud800"))
+    arrays, words = store.read_arrays(files.checkpoint, store.CHECKPOINT_FORMAT)
+    digest = store.read_manifest(files.run).digest
+    store.write_arrays(files.checkpoint, arrays, {**words, "run": digest})
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    outcome = run_mac("report", files.run, "--out", "r", "--no-video", cwd=tmp_path, env=ascii_only)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "–" in (tmp_path / "r" / "index.html").read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ def room() -> Room:
 def _sizes_in(file: Path) -> dict[str, int]:
     """Bytes by name, of lines such as `MemAvailable: 1024 kB`; nothing where there is no such file."""
     with contextlib.suppress(OSError):
-        words = (line.split() for line in file.read_text().splitlines())
+        words = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
         return {word[0].rstrip(":"): int(word[1]) * 1024 for word in words if len(word) == 3 and word[2] == "kB"}
     return {}
 
@@ -64,7 +64,7 @@ class _ControlGroup(NamedTuple):
 def _control_groups() -> Iterator[_ControlGroup]:
     """Ours and those around it, of both versions of Linux's interface."""
     try:
-        memberships = MEMBERSHIPS.read_text().splitlines()
+        memberships = MEMBERSHIPS.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in memberships:
@@ -81,9 +81,11 @@ def _control_groups() -> Iterator[_ControlGroup]:
             if not folder.is_relative_to(root):
                 break
             with contextlib.suppress(OSError, ValueError, IndexError):  # not there, "max", or not one that we know
-                limit = int((folder / names[0]).read_text())
-                used = int((folder / names[1]).read_text())
-                counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                limit = int((folder / names[0]).read_text(encoding="utf-8"))
+                used = int((folder / names[1]).read_text(encoding="utf-8"))
+                counts = dict(
+                    line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+                )
                 files = sum(int(counts.get(f"{names[2]}{kind}_file", 0)) for kind in ("active", "inactive"))
                 yield _ControlGroup(limit, max(0, used - files))
 

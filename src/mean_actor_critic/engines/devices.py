@@ -115,7 +115,7 @@ def changes(recorded: dict[str, str], engine: str = "compiled") -> list[str]:
 def _processor() -> str:
     """The model of the CPU where Linux tells it: XLA compiles for its features."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     wanted = ("vendor_id", "cpu family", "model", "stepping")

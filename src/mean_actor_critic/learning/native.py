@@ -53,7 +53,7 @@ def _output(*command: str) -> str:
 
 def _compiled(command: Sequence[str], version: str) -> Path:
     """The library, from the cache if it was compiled from the same by the same."""
-    source = importlib.resources.files("mean_actor_critic.learning").joinpath(SOURCE).read_text()
+    source = importlib.resources.files("mean_actor_critic.learning").joinpath(SOURCE).read_text(encoding="utf-8")
     # -march=native is another thing on another CPU, and a home may be seen from several
     target = _output(*command, "-march=native", "-E", "-dM", "-x", "c++", os.devnull)
     made_of = "\0".join((source, version, target, jax.__version__, *command, *_FLAGS))
@@ -63,7 +63,7 @@ def _compiled(command: Sequence[str], version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             written, made = Path(scratch) / SOURCE, Path(scratch) / library.name
-            written.write_text(source)
+            written.write_text(source, encoding="utf-8")
             _output(*command, *_FLAGS, "-I", jax.ffi.include_dir(), str(written), "-o", str(made))
             made.replace(library)  # whole or not at all: other processes may look for it
     return library

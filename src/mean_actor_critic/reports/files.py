@@ -193,7 +193,7 @@ def curve_rows(entries: Sequence[Entry]) -> list[list[Any]]:
 
 
 def _write_text(file: Path, text: str) -> Path:
-    write_whole(file, text.encode())
+    write_whole(file, text.encode(errors="replace"))
     return file
 
 

@@ -71,7 +71,9 @@ def write_page(content: Content, recording: Recording, files: Sequence[str], gri
     from plotly.offline import get_plotlyjs
 
     templates = resources.files("mean_actor_critic.reports") / "templates"
-    html, style, script = ((templates / name).read_text() for name in ("page.html", "page.css", "page.js"))
+    html, style, script = (
+        (templates / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
+    )
     plotly = get_plotlyjs()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     text = environment.from_string(html).render(

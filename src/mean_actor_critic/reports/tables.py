@@ -355,7 +355,7 @@ def write_csv(file: Path, rows: Sequence[Sequence[Any]]) -> None:
     """Write rows, the header first. No cell is a formula to a spreadsheet, whatever somebody called their run."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([[_harmless(cell) for cell in row] for row in rows])
-    write_whole(file, text.getvalue().encode())
+    write_whole(file, text.getvalue().encode(errors="replace"))
 
 
 def _harmless(cell: Any) -> Any:
