@@ -201,7 +201,7 @@ def test_a_dead_worker_is_noticed_though_a_fork_of_it_holds_its_pipes(tmp_path):
     wait_until(lambda: not is_running(int(note.read_text())))
 
 
-@pytest.mark.parametrize("deed", ["hang", "raise"])
+@pytest.mark.parametrize("deed", ["hang", "raise", "crash", "fork"])
 def test_an_environment_that_does_not_close_is_left_alone(tmp_path, healthy, deed, capfd):
     with helpers.at_most():
         assert train(tmp_path / "run", fault=f"{deed} in close").digest == healthy.digest
