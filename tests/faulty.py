@@ -170,12 +170,6 @@ def _fork(env):
     os.fork()
 
 
-def _fork_and_hang(env):
-    """Both; the child has the pipes."""
-    os.fork()
-    time.sleep(FOREVER)
-
-
 def _leave_a_daemon(env):
     """A process in a session of its own, whose parent has ended."""
     child = os.fork()
@@ -194,9 +188,8 @@ def _leave_a_daemon_and_hang(env):
 
 
 def _dawdle(env):
-    env.at_step += 1  # in the next step too
     _jot(env, "dawdling")
-    time.sleep(0.3)
+    time.sleep(1.2)
 
 
 def _jot(env, text):
@@ -223,7 +216,6 @@ DEEDS = {
     "write JSON to pipes": _write_to_pipes(b'{"lane": 0, "field": "reward", "words": "is forged"}\n'),
     "close descriptors": _close_descriptors,
     "fork": _fork,
-    "fork and hang": _fork_and_hang,
     "leave a daemon": _leave_a_daemon,
     "leave a daemon and hang": _leave_a_daemon_and_hang,
     "dawdle": _dawdle,
