@@ -111,9 +111,8 @@ class _Child:
                 self.last_lines.append(text)
                 if number <= SHOWN_LINES:
                     shown = text if number < SHOWN_LINES else "(more output is not shown)"
-                    with contextlib.suppress(
-                        Exception
-                    ):  # whatever a notebook's stream does: a full pipe stops a worker
+                    # whatever a notebook's stream raises: when nobody empties the pipe, the worker stops
+                    with contextlib.suppress(Exception):
                         say(f"environment: {shown}")
 
     def turn(self) -> None:
