@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -146,6 +147,51 @@ def _fork_and_be_killed(env):
     _kill(env)
 
 
+def _write_to_pipes(content):
+    """To whatever pipes this process has, but for its standard streams."""
+
+    def write(env):
+        for descriptor in range(3, 100):
+            try:
+                if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.write(descriptor, content)
+            except OSError:  # it is none, or the other end
+                pass
+
+    return write
+
+
+def _close_descriptors(env):
+    os.closerange(3, 100)
+
+
+def _fork(env):
+    """The child comes back and plays on, as its parent does."""
+    os.fork()
+
+
+def _leave_a_daemon(env):
+    """A process in a session of its own, whose parent has ended."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            _jot(env, str(os.getpid()))
+            os.execvp("sleep", ["sleep", str(FOREVER)])
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _leave_a_daemon_and_hang(env):
+    _leave_a_daemon(env)
+    time.sleep(FOREVER)
+
+
+def _dawdle(env):
+    _jot(env, "dawdling")
+    time.sleep(1.2)
+
+
 def _jot(env, text):
     if env.note:
         with open(env.note, "a") as file:
@@ -165,6 +211,14 @@ DEEDS = {
     "hoard": _hoard,
     "raise as a parent": _raise_as_a_parent,
     "fork and be killed": _fork_and_be_killed,
+    "write a line to pipes": _write_to_pipes(b"hello\n"),
+    "write dots to pipes": _write_to_pipes(b"..."),
+    "write JSON to pipes": _write_to_pipes(b'{"lane": 0, "field": "reward", "words": "is forged"}\n'),
+    "close descriptors": _close_descriptors,
+    "fork": _fork,
+    "leave a daemon": _leave_a_daemon,
+    "leave a daemon and hang": _leave_a_daemon_and_hang,
+    "dawdle": _dawdle,
 }
 
 

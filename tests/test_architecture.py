@@ -52,8 +52,8 @@ WITHOUT_JAX = tuple(
         and not module.startswith("environments.compiled.")
     )
 )
-# The two ends of a private pipe: a process hands a callable of its user's to the worker that it has just started.
-# Neither end reads a file or listens to anybody else.
+# A process hands a callable of its user's to the worker that it has just started, in memory without a name.
+# Neither side reads a file that has one, or listens to anybody else.
 ENDS_OF_THE_PIPE = {"environments.hosted.fleet", "environments.hosted.worker"}
 
 
@@ -215,13 +215,14 @@ for name in sys.argv[1:]:
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_what_a_worker_unpickles_comes_through_the_pipe_that_it_was_started_with():
+def test_what_a_worker_unpickles_is_what_it_was_started_with():
     (call,) = [
         node
         for node in ast.walk(tree_of("environments.hosted.worker"))
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("cloudpickle.")
     ]
-    assert ast.unparse(call) == "cloudpickle.loads(_exactly(channel.commands, length))"
+    assert ast.unparse(call) == "cloudpickle.load(handed_over)"
+    assert "with open(int(sys.argv[3]), 'rb') as handed_over:" in ast.unparse(tree_of("environments.hosted.worker"))
     assert "cloudpickle.load" not in MODULES["environments.hosted.fleet"].read_text()
 
 

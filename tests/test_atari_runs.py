@@ -20,7 +20,7 @@ from mean_actor_critic import progress as bars
 from mean_actor_critic.engines.curves import Evaluations
 from mean_actor_critic.errors import DamagedFileError, InputError
 from mean_actor_critic.learning.networks import Networks
-from mean_actor_critic.runs import loop
+from mean_actor_critic.runs import loop, signals
 from mean_actor_critic.runs.run import AGENTS
 from mean_actor_critic.spec.experiment import make_experiment, settings_for_engine
 from mean_actor_critic.spec.presets import start_from
@@ -160,7 +160,7 @@ def test_the_agent_that_is_kept_as_the_best_was_it(tmp_path, finished, monkeypat
     monkeypatch.setattr(loop, "KEEP_EVERY", 2)
     evaluations = Evaluations.empty(finished.experiment)
     network = finished.agent(0).networks.network
-    saver = loop.Saver(tmp_path, finished.manifest, 0.0)
+    saver = loop.Saver(tmp_path, finished.manifest, 0.0, loop.Aside(signals.Listener(), "advice"))
     for number, mean in enumerate((1.0, 3.0, 2.0), 1):
         evaluations.scores[0, number - 1, :2] = mean
         evaluations.evaluated[0] = number

@@ -15,6 +15,7 @@ import helpers
 import mean_actor_critic as mac
 from helpers import BESIDE_TESTS, LONGEST_WAIT, is_running, wait_until
 from mean_actor_critic import machine
+from mean_actor_critic.engines import hosted, hosted_study
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import fleet, worker
 from mean_actor_critic.environments.hosted.factory import Factory
@@ -200,7 +201,7 @@ def test_a_dead_worker_is_noticed_though_a_fork_of_it_holds_its_pipes(tmp_path):
     wait_until(lambda: not is_running(int(note.read_text())))
 
 
-@pytest.mark.parametrize("deed", ["hang", "raise"])
+@pytest.mark.parametrize("deed", ["hang", "raise", "crash", "fork"])
 def test_an_environment_that_does_not_close_is_left_alone(tmp_path, healthy, deed, capfd):
     with helpers.at_most():
         assert train(tmp_path / "run", fault=f"{deed} in close").digest == healthy.digest
@@ -254,6 +255,35 @@ def test_evaluation_meets_faults_in_the_same_way(tmp_path):
 def test_a_run_whose_environment_has_been_mended_goes_on_to_the_same_bits(tmp_path, healthy, fault):
     fault_of(tmp_path / "run", fault=fault, once=str(tmp_path / "happened"), step_seconds=1.0)
     assert mac.resume(tmp_path / "run", "faulty:make", workers=2).digest == healthy.digest
+
+
+FAILING = {  # a function, which of its calls fails, and how many episodes there are to keep at least
+    "a lesson": (hosted_study.HostedStudy, "_teach", 5, 4),
+    "what follows a lesson": (hosted.Players, "replace", 5, 5),
+    "acting": (hosted.Players, "_actions", 20, 3),
+    "noting an end": (hosted_study.HostedStudy, "_end_episode", 5, 4),
+}
+
+
+@pytest.mark.parametrize("place", FAILING)
+def test_whatever_else_fails_whole_episodes_are_kept(tmp_path, healthy, monkeypatch, place):
+    """What is none of an environment's faults, but a learner's of the user's own, the machine's, or ours."""
+    whose, name, failing, kept = FAILING[place]
+    call, calls = getattr(whose, name), []
+
+    def fail(*arguments):
+        calls.append(1)
+        if len(calls) == failing:
+            raise ZeroDivisionError
+        return call(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whose, name, fail)
+        with helpers.at_most(), pytest.raises(ZeroDivisionError):
+            train(tmp_path / "run", workers=1)
+    run = mac.Run.load(tmp_path / "run")
+    assert kept <= run.episodes_done.sum() < SIZE["trials"] * SIZE["episodes"]
+    assert mac.resume(run, "faulty:make", workers=2).digest == healthy.digest
 
 
 @pytest.mark.parametrize("workers", [1, 3])

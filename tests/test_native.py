@@ -94,6 +94,15 @@ def test_without_a_compiler_xla_convolves(tmp_path, settings):
     assert (outcome.code, outcome.out.split(), outcome.err) == (0, ["XLA", "XLA"], "")
 
 
+def test_a_compiler_that_does_not_come_back_is_given_up(tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 1000\n")
+    slow.chmod(0o700)
+    impatient = "from mean_actor_critic.learning import native\nnative.COMPILING_SECONDS = 0.5\n"
+    outcome = run_python(impatient + USED, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": str(slow)})
+    assert (outcome.code, outcome.out.split(), outcome.err) == (0, ["XLA", "XLA"], "")
+
+
 @has_compiler
 def test_the_machine_compiles_once_and_says_what_with(tmp_path):
     made = []

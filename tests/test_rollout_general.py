@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from pathlib import Path
 
 import gymnasium
 import jax
@@ -14,8 +13,6 @@ from hypothesis import strategies as st
 
 import mean_actor_critic as mac
 from helpers import message_of
-from mean_actor_critic.engines import stepped
-from mean_actor_critic.errors import EnvironmentFault
 from mean_actor_critic.learning.learners import learner_of
 from mean_actor_critic.learning.targets import n_step
 from mean_actor_critic.learning.types import Batch, Context
@@ -169,48 +166,6 @@ def test_episodes_end_in_the_curves_at_their_own_step_of_a_rollout(engine, tmp_p
         assert (ends % 8 > 0).any()
         assert run.lengths[trial].sum() <= ends[-1] <= 800
         np.testing.assert_array_equal(run.returns[trial][played], run.lengths[trial][played])
-
-
-class Breaks(gymnasium.Env):
-    """Episodes of three steps; a call fails when a file is there, which it removes."""
-
-    observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, marker):
-        self.marker, self.taken = Path(marker), 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.seen, self.time = self.np_random.normal(size=2).astype(np.float32), 0
-        return self.seen.clip(-9, 9), {}
-
-    def step(self, action):
-        self.time += 1
-        self.taken += 1
-        if self.taken == 30 and self.marker.exists():
-            self.marker.unlink()
-            raise RuntimeError("the file was there")
-        self.seen = self.seen + np.float32([0.1, action])
-        return self.seen.clip(-9, 9), float(action), self.time == 3, False, {}
-
-
-@pytest.mark.slow
-def test_a_fault_in_the_middle_of_a_rollout_loses_that_rollout_and_nothing_else(tmp_path, monkeypatch):
-    """Episodes have ended and begun in it: their actions up to the last whole rollout are still known."""
-    marker = tmp_path / "marker"
-    train = functools.partial(
-        mac.train, Breaks, steps=400, max_episode_steps=9, workers=1, env_kwargs={"marker": str(marker)},
-        **{**TINY, "rollout_steps": 5},
-    )  # fmt: skip
-    whole = train(out=tmp_path / "whole")
-    monkeypatch.setattr(stepped, "SEGMENT_CAPACITY", 1)  # so that every rollout is a segment
-    marker.touch()
-    with pytest.raises(EnvironmentFault, match="the file was there"):
-        train(out=tmp_path / "broken")
-    broken = mac.Run.load(tmp_path / "broken")
-    assert 0 < broken.steps_done[0] < 400
-    assert mac.resume(broken, Breaks, progress=False).digest == whole.digest
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class HostedStudy:
         # in a thread of its own, so that the others play on: who learns, and what comes of it
         self._teacher = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-learning")
         self._lesson: tuple[Array, concurrent.futures.Future[hosted.Lesson]] | None = None
+        self._teaching_fails = False
         self._recent: list[float] = []  # returns since the last report, or the last before it
         self._diverged = int(np.sum(state.diverged_at > 0))
         self.newly_evaluated: list[int] = []  # trials, in the last segment
@@ -201,29 +202,40 @@ class HostedStudy:
         """Take in what was learned: curves, actors, and the next episodes."""
         assert self._lesson is not None
         which, future = self._lesson
-        lesson = future.result()
         self._lesson = None
+        try:
+            lesson = future.result()
+        except Exception:
+            self._teaching_fails = True
+            raise
         self._carried = lesson.carried
-        self._diverged += int(np.sum(lesson.newly_diverged[which < self.experiment.trials]))
+        learners = which[which < self.experiment.trials].tolist()
+        for i, trial in enumerate(learners):  # first: whatever goes wrong after it, states and curves fit each other
+            self._record(trial, float(lesson.metrics.episode_return[i]), int(lesson.metrics.length[i]))
+        self._diverged += int(np.sum(lesson.newly_diverged[: len(learners)]))
         self._players.replace(which, lesson.actor)
-        for i, trial in enumerate(which[which < self.experiment.trials].tolist()):
-            episode = self._played[trial]
-            if episode == self.curves.returns.shape[1]:  # the budget is in steps: room for as many again
-                self.curves = self.curves.with_columns(max(FIRST_COLUMNS, 2 * episode))
-            self.curves.returns[trial, episode] = lesson.metrics.episode_return[i]
-            self.curves.lengths[trial, episode] = lesson.metrics.length[i]
-            self._recent.append(float(lesson.metrics.episode_return[i]))
-            self._played[trial] += 1
-            self._steps[trial] += lesson.metrics.length[i]
-            if self._played[trial] in self._snapshots.moments:
-                own = jax.tree.map(lambda x, i=trial: np.asarray(x[i : i + 1]), self._carried.learner)
-                self._snapshots.take(int(self._played[trial]), np.array([trial]), own)
+        for i, trial in enumerate(learners):
             self._draws[trial] = lesson.draws[i]
             self._go_on(trial)
 
+    def _record(self, trial: int, episode_return: float, length: int) -> None:
+        """Put an episode that has been learned from into the curves, and keep the networks if it is their moment."""
+        episode = self._played[trial]
+        if episode == self.curves.returns.shape[1]:  # the budget is in steps: room for as many again
+            self.curves = self.curves.with_columns(max(FIRST_COLUMNS, 2 * episode))
+        self.curves.returns[trial, episode] = episode_return
+        self.curves.lengths[trial, episode] = length
+        self._recent.append(episode_return)
+        self._played[trial] += 1
+        self._steps[trial] += length
+        if self._played[trial] in self._snapshots.moments:
+            own = jax.tree.map(lambda x: np.asarray(x[trial : trial + 1]), self._carried.learner)
+            self._snapshots.take(int(self._played[trial]), np.array([trial]), own)
+
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
-        while self._lesson is not None or self._waiting:  # episodes that were played are not to be lost
+        # episodes that were played are not to be lost, unless nothing can be learned from them
+        while not self._teaching_fails and (self._lesson is not None or self._waiting):
             if self._lesson is None:
                 self._begin_lesson()
             self._end_lesson()

@@ -120,7 +120,14 @@ def named_carried(carried: Carried) -> dict[str, Any]:
 
 def checkpoint_arrays(carried: Carried, curves: Curves, evaluations: Evaluations, snapshots: Snapshots) -> Arrays:
     """Everything that a checkpoint holds, from what trials carry [trials] on the host."""
+    require_same_moment(carried.learner.episode, curves.played)
     return {**curves.arrays(), **named_carried(carried), **evaluations.arrays(), **snapshots.arrays()}
+
+
+def require_same_moment(of_states: Array, of_curves: Array) -> None:
+    """Refuse to write states that are ahead of their curves [trials], which a fault between the two may have left."""
+    if not np.array_equal(of_states, of_curves):
+        raise RuntimeError(f"states are those after {of_states.tolist()} updates, curves after {of_curves.tolist()}")
 
 
 def trimmed(experiment: Experiment, curves: Curves) -> Curves:

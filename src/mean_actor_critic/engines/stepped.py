@@ -50,6 +50,14 @@ class Ended(NamedTuple):
     length: Any  # int32 [*step, environment]
 
 
+class Advanced(NamedTuple):
+    """What trials have done in a segment, which a fault may have cut short: their states are after all of this."""
+
+    ended: Ended  # [step, trial, environment], on the host
+    taken: Any  # [trial] whole rollouts, which were learned from
+    fault: Exception | None = None
+
+
 class Segment(NamedTuple):
     """What one call did: what lanes carry now, and the episodes that ended [lane, step, environment]."""
 
@@ -250,7 +258,8 @@ def _advance(
     def rollout(number: Array, now: tuple[Carried, Ended, Any]) -> tuple[Carried, Ended, Any]:
         carried, *told = now
         lanes = jax.vmap(functools.partial(one, first[0] + number))
-        carried, *new = lanes(trial, hyper, carried, active)
+        going = active & ~jnp.any(told[1], axis=(0, 2, 3)) if setup.masked else active  # who is stuck remains so
+        carried, *new = lanes(trial, hyper, carried, going)
         return (carried, *jax.tree.map(lambda all_, row: all_.at[number].set(row), told, new))
 
     carried, *told = jax.lax.fori_loop(0, rollouts[0], rollout, (carried, ended, stuck))

@@ -11,6 +11,7 @@ they are played again; the observation that this leads to must be the one that w
 import concurrent.futures
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -218,15 +219,25 @@ class _Group:
         ]
         return _Way(episode, actions), observation.copy()
 
-    def advance(self, first: int, rollouts: int, active: HostArray) -> stepped.Ended:
-        """Take rollouts from number `first` on; returns the episodes that ended [steps, real trials, environments]."""
+    def advance(self, first: int, rollouts: int, active: HostArray, stop: threading.Event) -> stepped.Advanced:
+        """Take rollouts from number `first` on, but none after `stop` is set, which a fault here does, too."""
         steps = self._experiment.rollout_steps
         shape = (rollouts * steps, self.real, self._environments)
         ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
-        for number in range(rollouts):
-            own = slice(number * steps, (number + 1) * steps)
-            self._rollout(first + number, active, stepped.Ended(*(x[own] for x in ended)))
-        return ended
+        own_active = active[self._place[: self.real]]
+        taken, fault = 0, None
+        try:
+            while own_active.any() and taken < rollouts and not stop.is_set():
+                own = slice(taken * steps, (taken + 1) * steps)
+                begun = self._rollout(first + taken, active, stepped.Ended(*(x[own] for x in ended)))
+                taken += 1  # whatever goes wrong now: it has been learned from
+                self._see(begun)
+        except Exception as caught:  # of an environment, or of a learner of the user's own
+            stop.set()
+            fault = caught
+        for array in ended:
+            array[taken * steps :] = 0  # of a rollout that was not taken to its end
+        return stepped.Advanced(ended, np.where(own_active, taken, 0), fault)
 
     def _padded(self, values: HostArray) -> HostArray:
         """Values of lanes [lane, …] as [width, environment, …], those of the last trial repeated as padding."""
@@ -238,8 +249,11 @@ class _Group:
         board = self.board
         return self._padded(board.legal(np.arange(len(board.time)), board.time)) if self._masked else ()
 
-    def _rollout(self, number: int, active: HostArray, ended: stepped.Ended) -> None:
-        """Take a rollout and learn from it; the episodes that end are written into `ended` [steps, …]."""
+    def _rollout(self, number: int, active: HostArray, ended: stepped.Ended) -> HostArray:
+        """Take a rollout and learn from it; the episodes that end are written into `ended` [steps, …].
+
+        Returns the lanes whose next episode has been asked for, to be seen (`_see`) before the next rollout.
+        """
         seed, steps, own = np.uint32(self._experiment.seed), self._experiment.rollout_steps, active[self._place]
         taken = []
         for time in range(steps):
@@ -263,7 +277,7 @@ class _Group:
         context = self._context(number * steps)
         self.carried = self._learn(seed, context, self._trial, self._hyper, self.carried, Batch(**parts), own)
         self._leave()
-        self._see(begun)
+        return begun
 
     def _context(self, step: int) -> Context:
         return stepped.context_at(np.int32(step), np.int32(self._experiment.updates))
@@ -344,8 +358,8 @@ class HostedTrials:
         self._experiment = experiment
         groups = math.ceil(experiment.trials / width)
         share = limits._replace(workers=max(1, (limits.workers or len(jax.devices())) // groups))
-        self._rollout = int(np.max(carried.learner.update))
         self._groups: list[_Group] = []
+        self._stop = threading.Event()
         self._threads = concurrent.futures.ThreadPoolExecutor(groups, thread_name_prefix="mac-trials")
         try:
             for group in range(groups):
@@ -374,12 +388,12 @@ class HostedTrials:
         way = _Way(episode[own].ravel(), [lane[lane >= 0].tolist() for lane in lanes])
         group.go_back(way, observation[own].reshape(len(lanes), -1))
 
-    def advance(self, rollouts: int, active: HostArray) -> stepped.Ended:
-        """See `Trials`."""
-        first = self._rollout
-        parts = self._each(lambda group: group.advance(first, rollouts, active))
-        self._rollout += rollouts
-        return stepped.Ended(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+    def advance(self, first: int, rollouts: int, active: HostArray) -> stepped.Advanced:
+        """See `Trials`. When a group fails, the others take the rollout that they are in to its end, and no more."""
+        parts = self._each(lambda group: group.advance(first, rollouts, active, self._stop))
+        ended = (np.concatenate(arrays, axis=1) for arrays in zip(*(part.ended for part in parts), strict=True))
+        fault = next((part.fault for part in parts if part.fault is not None), None)
+        return stepped.Advanced(stepped.Ended(*ended), np.concatenate([part.taken for part in parts]), fault)
 
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
         """See `Trials`."""
@@ -407,6 +421,7 @@ class HostedTrials:
 
     def close(self) -> None:
         """End the worker processes."""
+        self._stop.set()  # where a signal does not wait for the rollouts under way
         for group in self._groups:
             group.fleet.close()
         self._threads.shutdown(wait=False)

@@ -18,7 +18,7 @@ from mean_actor_critic.engines import compiled, devices, stepped
 from mean_actor_critic.engines.curves import KEPT, PLAYING, REPLAY, STATE, Curves, Ends, Evaluations
 from mean_actor_critic.engines.memory import joined, on_host
 from mean_actor_critic.engines.play import HostedPlayers, Playing, compiled_returns, episodes_of_evaluation
-from mean_actor_critic.engines.records import FIRST_COLUMNS, named_carried
+from mean_actor_critic.engines.records import FIRST_COLUMNS, named_carried, require_same_moment
 from mean_actor_critic.engines.stepped_hosted import HostedTrials, whole
 from mean_actor_critic.engines.updates import Carried
 from mean_actor_critic.environments.catalogue import EnvironmentSpec
@@ -41,12 +41,13 @@ def choose_width(experiment: Experiment, trials: int) -> int:
 
 
 class Trials(Protocol):
-    """All trials of an experiment at play, at the same step."""
+    """All trials of an experiment at play."""
 
-    def advance(self, rollouts: int, active: Array) -> stepped.Ended:
+    def advance(self, first: int, rollouts: int, active: Array) -> stepped.Advanced:
         """Take so many rollouts of all environments of the trials that are active [trials], and learn from each.
 
-        Returns the episodes that ended [steps, trials, environments], on the host.
+        The active trials have taken `first` rollouts before. After a fault, all trials stand between two rollouts, each
+        where it has got to.
         """
 
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
@@ -88,36 +89,35 @@ class CompiledTrials:
             own = (experiment.trial_numbers(), experiment.hyper_of_trials(), carried)
             own = jax.device_put(jax.tree.map(lambda x, place=place: x[place], own), self._sharding)
             self._blocks.append(_Block(place, *own))
-        self._rollout = int(np.max(carried.learner.update))
 
-    def advance(self, rollouts: int, active: Array) -> stepped.Ended:
-        """See `Trials`.
-
-        Raises:
-            EnvironmentFault: a state has no legal action; its trial stands still before it.
-        """
+    def advance(self, first: int, rollouts: int, active: Array) -> stepped.Advanced:
+        """See `Trials`. The fault is a state without a legal action; its trial stands still before it."""
         steps = rollouts * self._experiment.rollout_steps
         shape = (steps, self._experiment.trials, self._experiment.environments)
         stuck: list[tuple[int, int]] = []  # a trial's place, and the step of an episode
         ended = stepped.Ended(np.zeros(shape, np.float32), np.zeros(shape, np.int32))
+        taken = np.where(active, rollouts, 0)
         on_devices = functools.partial(jax.device_put, device=self._sharding)
-        first, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (self._rollout, rollouts))
+        begin, count = (on_devices(np.full(self._devices, x, np.int32)) for x in (first, rollouts))
         for number, block in enumerate(self._blocks):
             same = (np.uint32(self._experiment.seed), np.int32(self._experiment.updates))
             playing = on_devices(active[block.place])
-            segment = self._program(*same, block.trial, block.hyper, block.carried, first, count, playing)
+            segment = self._program(*same, block.trial, block.hyper, block.carried, begin, count, playing)
             self._blocks[number] = block._replace(carried=segment.carried)
             for all_, new in zip(ended, on_host(segment.ended), strict=True):
                 all_[:, block.place] = np.moveaxis(new, 0, 1)[:steps]
             if self._experiment.setup.masked:
-                nowhere = on_host(segment.stuck)[:, :steps].max(axis=(1, 2))
-                stuck += [(block.place[lane], nowhere[lane]) for lane in np.flatnonzero(nowhere)]
-        self._rollout += rollouts
+                nowhere = on_host(segment.stuck)[:, :steps].max(axis=2)
+                for lane in np.flatnonzero(nowhere.any(axis=1)):
+                    at = int(np.argmax(nowhere[lane] > 0))
+                    taken[block.place[lane]] = at // self._experiment.rollout_steps
+                    stuck.append((block.place[lane], nowhere[lane, at]))
+        fault = None
         if stuck:
             place, step = min(stuck)
             trial = int(self._experiment.trial_numbers()[place])
-            raise EnvironmentFault.no_legal_action(self._name, trial, "an episode in training", int(step))
-        return ended
+            fault = EnvironmentFault.no_legal_action(self._name, trial, "an episode in training", int(step))
+        return stepped.Advanced(ended, taken, fault)
 
     def carried(self, part: Callable[[Carried], Any] = whole) -> Any:
         """See `Trials`."""
@@ -226,18 +226,24 @@ class SteppedStudy:
         return Progress(int(done.sum()), total, self._recent, diverged, words, steps=self.steps_taken)
 
     def _train(self, active: Array) -> None:
+        """Advance those that are behind, where a fault has left trials at different updates; else all of them."""
         now = int(self._calls[active].min())
+        ahead = self._calls[active & (self._calls > now)]
+        active = active & (self._calls == now)
         affordable = int(SEGMENT_SECONDS / self._seconds_per_rollout)
-        possible = min(self._barrier(now) - now, stepped.segment_capacity(self.experiment.setup))
+        barrier = min([self._barrier(now), *ahead.tolist()])
+        possible = min(barrier - now, stepped.segment_capacity(self.experiment.setup))
         rollouts = max(1, min(affordable, possible))
         started = time.perf_counter()
-        ended = self._trials.advance(rollouts, active)
+        advanced = self._trials.advance(now, rollouts, active)
         elapsed = time.perf_counter() - started
         # the first call compiles: what it took says nothing about a rollout
         first_call = math.isinf(self._seconds_per_rollout)
         self._seconds_per_rollout = SEGMENT_SECONDS / 8 if first_call else elapsed / rollouts
-        self._calls[active] += rollouts
-        self._record(ended, now)
+        self._record(advanced.ended, now)
+        self._calls += advanced.taken
+        if advanced.fault is not None:
+            raise advanced.fault
 
     def _barrier(self, now: int) -> int:
         """The update at which something is to be looked at next."""
@@ -297,6 +303,7 @@ class SteppedStudy:
     def arrays(self) -> Arrays:
         """Everything that a checkpoint holds."""
         carried = self._trials.carried()
+        require_same_moment(carried.learner.update, self._calls)
         curves = self.curves.with_columns(int(self._played.max(initial=0)))
         kept = named(_kept(self.experiment.setup)(carried.learner), KEPT)
         return {

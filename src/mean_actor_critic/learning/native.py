@@ -26,6 +26,7 @@ from mean_actor_critic.machine import cache_folder
 
 SWITCH = "MAC_NATIVE"  # an environment variable; 0 does without
 SOURCE = "convolutions.cc"
+COMPILING_SECONDS = 300.0  # that a compiler may take for what takes it ten
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-w")
 _FORWARD, _BACKWARD = "convolutions_forward", "convolutions_backward"
 _STRIDES = np.array([stride for _, stride, _ in CONVOLUTIONS])
@@ -48,7 +49,8 @@ def compiler() -> str | None:
 
 
 def _output(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    silent: Any = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
+    return subprocess.run(command, check=True, timeout=COMPILING_SECONDS, **silent).stdout
 
 
 def _compiled(command: Sequence[str], version: str) -> Path:

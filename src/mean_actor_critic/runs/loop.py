@@ -1,6 +1,7 @@
 """The training loop: a study advanced segment by segment, each checkpoint written before the next segment begins."""
 
 import concurrent.futures
+import contextlib
 import functools
 import shlex
 import time
@@ -20,6 +21,7 @@ from mean_actor_critic.runs.agent import Agent
 from mean_actor_critic.runs.run import AGENTS, BEST, Run
 
 PATIENCE_SECONDS = 6.0  # after a signal, for a segment to end; beyond it the last checkpoint must do
+GATHERING_SECONDS = 60.0  # after a signal, for what a checkpoint holds to be put together
 SHARE_OF_SAVING = 0.05  # of the time, at most, unless there is a reason to write a checkpoint now
 KEEP_EVERY = 25  # evaluations: the agent of every such one is kept, besides the best
 
@@ -69,7 +71,6 @@ def carry_on(
     words = resume_words(environment)
     command = f"resume({str(path)!r}, environment)" if words is None else f"mac resume {shlex.quote(str(path))}{words}"
     advice = f"continue with: {command}"
-    worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
     with memory_faults("run"), store.sole_writer(path, AGENTS), signals.listening() as listener:
         try:
             if watchers.on_start:
@@ -78,25 +79,26 @@ def carry_on(
             begin = functools.partial(
                 make_study, manifest.experiment, manifest.width, environment, arrays, limits, manifest.snapshots
             )
-            study = begun(worker, begin, listener, advice)
+            aside = Aside(listener, advice)
+            study = aside.begun(begin)
         except Exception:  # a signal is none: that run can go on
             if withdraw is not None:
                 withdraw()
             raise
         del arrays, begin  # the study has its own
-        saver = Saver(path, manifest, checkpoint_seconds)
+        saver = Saver(path, manifest, checkpoint_seconds, aside)
         try:
-            for progress in _segments(worker, study, listener, saver, advice):
+            for progress in _segments(aside, study, saver):
                 if _tell(watchers, study, progress, saver) is STOP:
                     saver.save(study)
                     break
                 saver.save_if_due(study, listener.received is not None)
                 if listener.received is not None:
                     raise Interrupted(listener.received, f"{path} is finished" if study.finished else advice)
-            return Run(path, manifest, store.Checkpoint(study.arrays(), warned))
+            return Run(path, manifest, store.Checkpoint(aside.call(study.arrays, GATHERING_SECONDS), warned))
         finally:
             study.close()
-            worker.shutdown(wait=False)
+            aside.close()
 
 
 def _tell(watchers: Watchers, study: Study, progress: Progress, saver: "Saver") -> Answer:
@@ -112,13 +114,7 @@ def _tell(watchers: Watchers, study: Study, progress: Progress, saver: "Saver") 
         raise
 
 
-def _segments(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    study: Study,
-    listener: signals.Listener,
-    saver: "Saver",
-    advice: str,
-) -> Iterator[Progress]:
+def _segments(aside: "Aside", study: Study, saver: "Saver") -> Iterator[Progress]:
     """Advance a study to its end, and yield after every segment.
 
     Raises:
@@ -129,10 +125,14 @@ def _segments(
         # nothing to save, perhaps because it is compiling; or a segment so long that it is given up
         patience = PATIENCE_SECONDS if saver.unsaved else 0.0
         try:
-            progress = next_segment(worker, study, listener, patience, advice)
+            progress = aside.call(study.advance, patience)
         except EnvironmentFault as fault:
             saver.save(study)
-            raise fault.with_advice(f"whole episodes are kept; {advice}") from None
+            raise fault.with_advice(f"whole episodes are kept; {aside.advice}") from None
+        except Exception:  # of a learner of the user's own, of the machine, or ours
+            with contextlib.suppress(Exception):  # states that are lost, such as those given to a call that failed
+                saver.save(study)
+            raise
         saver.unsaved = True
         yield progress
 
@@ -140,8 +140,8 @@ def _segments(
 class Saver:
     """Writes checkpoints and agents of a study."""
 
-    def __init__(self, path: Path, manifest: store.Manifest, seconds: float) -> None:
-        self._path, self._manifest, self._seconds = path, manifest, seconds
+    def __init__(self, path: Path, manifest: store.Manifest, seconds: float, aside: "Aside") -> None:
+        self._path, self._manifest, self._seconds, self._aside = path, manifest, seconds, aside
         self._saved_at = time.monotonic()
         self._took = 0.0  # seconds, the last checkpoint
         self.unsaved = False  # whether there is anything that no checkpoint has
@@ -156,7 +156,8 @@ class Saver:
     def save(self, study: Study) -> None:
         """Write a checkpoint."""
         began = time.monotonic()
-        arrays = study.arrays()  # first: with it, what was still being learned begins to count
+        # first: with it, what was still being learned begins to count
+        arrays = self._aside.call(study.arrays, GATHERING_SECONDS)
         store.write_checkpoint(self._path, self._manifest, study.position, arrays)
         self._saved_at, self.unsaved = time.monotonic(), False
         self._took = self._saved_at - began
@@ -177,50 +178,44 @@ class Saver:
             agent.save(folder / f"{name}.safetensors")
 
 
-def next_segment(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    study: Study,
-    listener: signals.Listener,
-    patience: float,
-    advice: str,
-) -> Progress:
-    """Advance a study in the `worker` thread: Python hears signals only while its main thread is not inside JAX.
+class Aside:
+    """A thread for all that a study does: Python hears signals only while its main thread is not inside JAX."""
 
-    Raises:
-        Interrupted: a signal came so many seconds ago, and the segment still runs.
-    """
-    return _awaited(worker, worker.submit(study.advance), listener, patience, advice)
+    def __init__(self, listener: signals.Listener, advice: str) -> None:
+        """`advice` is what to say to who interrupts it."""
+        self.listener, self.advice = listener, advice
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
 
+    def call(self, do: Callable[[], Result], patience: float = 0.0) -> Result:
+        """What a call gives.
 
-def begun(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    begin: Callable[[], Study],
-    listener: signals.Listener,
-    advice: str,
-) -> Study:
-    """A study, made in the worker's thread; a signal is answered meanwhile.
+        Raises:
+            Interrupted: a signal came so many seconds ago, and the call is not over yet.
+        """
+        return self._awaited(self._thread.submit(do), patience)
 
-    Raises:
-        Interrupted: a signal came.
-    """
-    beginning = worker.submit(begin)
-    try:
-        return _awaited(worker, beginning, listener, 0.0, advice)
-    except Interrupted:  # whatever it becomes is not left behind
-        beginning.add_done_callback(lambda done: None if done.exception() else done.result().close())
-        raise
+    def begun(self, begin: Callable[[], Study]) -> Study:
+        """A new study.
 
+        Raises:
+            Interrupted: a signal came.
+        """
+        beginning = self._thread.submit(begin)
+        try:
+            return self._awaited(beginning, 0.0)
+        except Interrupted:  # whatever it becomes is not left behind
+            beginning.add_done_callback(lambda done: None if done.exception() else done.result().close())
+            raise
 
-def _awaited(
-    worker: concurrent.futures.ThreadPoolExecutor,
-    future: "concurrent.futures.Future[Result]",
-    listener: signals.Listener,
-    patience: float,
-    advice: str,
-) -> Result:
-    while not future.done():
-        concurrent.futures.wait([future], timeout=0.2)
-        if listener.received is not None and time.monotonic() - listener.received_at > patience:
-            worker.shutdown(wait=False)
-            raise Interrupted(listener.received, advice)
-    return future.result()
+    def _awaited(self, future: "concurrent.futures.Future[Result]", patience: float) -> Result:
+        while not future.done():
+            concurrent.futures.wait([future], timeout=0.2)
+            received = self.listener.received
+            if received is not None and not future.done() and time.monotonic() - self.listener.received_at > patience:
+                self.close()
+                raise Interrupted(received, self.advice)
+        return future.result()
+
+    def close(self) -> None:
+        """Nothing more will be done; what is under way is not waited for."""
+        self._thread.shutdown(wait=False)

@@ -1,6 +1,5 @@
 """Searches over settings: a plan's cells trained one after the other, each written when it is finished."""
 
-import concurrent.futures
 import dataclasses
 import itertools
 import json
@@ -25,7 +24,7 @@ from mean_actor_critic.errors import InputError, Interrupted
 from mean_actor_critic.files import as_file_name, as_path, parsed_json
 from mean_actor_critic.progress import Progress, Show, progress_display
 from mean_actor_critic.runs import signals, store
-from mean_actor_critic.runs.loop import begun, next_segment
+from mean_actor_critic.runs.loop import GATHERING_SECONDS, Aside
 from mean_actor_critic.spec.algorithms import ALGORITHMS, CRITIC
 from mean_actor_critic.spec.checks import checked_name, plain
 from mean_actor_critic.spec.experiment import Experiment, hyper_names, make_experiment
@@ -234,7 +233,7 @@ class _Worker:
         self, sweep: Sweep, environment: EnvironmentSpec, listener: signals.Listener, show: Show | None
     ) -> None:
         self._sweep, self._environment, self._listener, self._show = sweep, environment, listener, show
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="mac-training")
+        self._aside = Aside(listener, ADVICE)
         self._done = 0.0  # in units of work
         self._total = sum(map(self._planned, sweep.plan.algorithms))
 
@@ -248,18 +247,18 @@ class _Worker:
                     self._done += self._work(cell)
                     yield Done(cell, reused)
         finally:
-            self._thread.shutdown(wait=False)
+            self._aside.close()
 
     def _train(self, cell: Cell) -> None:
         started = time.perf_counter()
-        study = begun(self._thread, lambda: self._study(cell), self._listener, ADVICE)
+        study = self._aside.begun(lambda: self._study(cell))
         try:
             while not study.finished:
-                progress = next_segment(self._thread, study, self._listener, 0.0, ADVICE)
+                progress = self._aside.call(study.advance)
                 if self._listener.received is not None:
                     raise Interrupted(self._listener.received, ADVICE)
                 self._report(cell, progress)
-            arrays = self._thread.submit(study.arrays).result()
+            arrays = self._aside.call(study.arrays, GATHERING_SECONDS)
         finally:
             study.close()
         shape = (len(cell.points), cell.trials)

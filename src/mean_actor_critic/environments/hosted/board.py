@@ -39,6 +39,7 @@ class Board(NamedTuple):
     command: Array  # [lane] IDLE, RESET or STEP
     status: Array  # [lane] RUNNING, TERMINATED or TRUNCATED
     lane_in_hand: Array  # [worker] the lane whose environment has control; -1: none
+    process: Array  # [worker] its id, once it has begun
     beat: Array  # [worker] counts the calls into environments: a worker that stands still is stuck in one
 
     def shown(self, lanes: Any, times: Any) -> Array:
@@ -63,6 +64,7 @@ def _fields(size: Size) -> dict[str, tuple[tuple[int, ...], type]]:
         "command": ((lanes,), np.uint8),
         "status": ((lanes,), np.uint8),
         "lane_in_hand": ((workers,), np.int64),
+        "process": ((workers,), np.int64),
         "beat": ((workers,), np.int64),
     }
 
@@ -77,8 +79,14 @@ def bytes_of(size: Size) -> int:
 
 
 def board_on(descriptor: int, size: Size) -> Board:
-    """The board in the shared file `descriptor`, which must hold `bytes_of(size)` bytes."""
+    """The board in the shared file `descriptor`, which must hold `bytes_of(size)` bytes.
+
+    Where the system has a way, a process that is forked does not have it: what an environment forks and lets come back
+    from a call would play on the same board. It ends as soon as it touches that.
+    """
     memory = mmap.mmap(descriptor, bytes_of(size))
+    if hasattr(mmap, "MADV_DONTFORK"):
+        memory.madvise(mmap.MADV_DONTFORK)
     arrays, offset = {}, 0
     for name, (shape, dtype) in _fields(size).items():
         arrays[name] = np.ndarray(shape, dtype, memory, offset)

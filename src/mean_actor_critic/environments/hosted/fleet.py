@@ -2,11 +2,11 @@
 
 import collections
 import contextlib
+import io
 import json
 import os
 import selectors
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -20,7 +20,9 @@ import numpy as np
 
 from mean_actor_critic import machine
 from mean_actor_critic.environments.hosted import board as boards
+from mean_actor_critic.environments.hosted import guard
 from mean_actor_critic.environments.hosted import worker as workers
+from mean_actor_critic.environments.hosted.channel import END, TURN, Answer, Answers, ForeignBytesError
 from mean_actor_critic.environments.spaces import Spaces, parts_of
 from mean_actor_critic.errors import EnvironmentFault, InputError, MacError
 from mean_actor_critic.machine import cores
@@ -34,11 +36,14 @@ SHARE_OF_MEMORY = 0.8  # of the machine's, that all workers together may hold be
 SHOWN_LINES = 10  # of what environments print
 LONGEST_LINE = 1000  # bytes of it that are taken for a line
 _PATIENCE = 2.0  # seconds for a worker to close its environments and go
+_GOING = guard.ENDING_SECONDS + 1.0  # seconds for a guard to end all that is left, and itself
+_COUNTED = 1.0  # seconds at most between two looks at the workers that count as time they took
 _LAST_WORDS = 0.5  # seconds to hear what an ended worker said
 
 # our own path for imports, before anything is imported by it
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from mean_actor_critic.environments.hosted.guard import guard; guard(); "
     "from mean_actor_critic.environments.hosted.worker import main; main()"
 )
 
@@ -65,40 +70,37 @@ class WorkerLimits(NamedTuple):
 
 
 class _Child:
-    """A worker process and its pipes."""
+    """A worker process below its guard, and its pipes. Nothing here waits for ever, whatever the worker does."""
 
     def __init__(self, job: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()) -> None:
         try:
             blob = cloudpickle.dumps((job, arguments))
         except Exception as fault:  # of a user's object
             raise MacError(f"environment cannot be sent to a worker process: {fault}") from None
-        command_end, self.commands = os.pipe()
-        self.results, result_end = os.pipe()
-        life_end, self._life = os.pipe()
-        theirs = (command_end, result_end, life_end)
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            # as files: one that has been closed is refused, where a number could be another's by then
+            command_end, self.commands = _pipe(theirs, ours)
+            life_end, self._life = _pipe(theirs, ours)
+            self.results, result_end = _pipe(ours, theirs)
+            handed_over = theirs.enter_context(_shared_file())
+            handed_over.write(blob)
+            handed_over.seek(0)
+            ends = [str(end.fileno()) for end in (command_end, result_end, handed_over, life_end)]
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", "-c", _START, json.dumps(sys.path), *map(str, theirs)],
+                [sys.executable, "-P", "-W", "ignore", "-c", _START, json.dumps(sys.path), *ends],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(*theirs, *descriptors),
+                pass_fds=(*map(int, ends), *descriptors),
                 start_new_session=True,  # Ctrl-C is for the main process, which then ends its workers
                 env={**os.environ, "PYGAME_HIDE_SUPPORT_PROMPT": "1"},
             )
-        finally:
-            for end in theirs:
-                os.close(end)
+            ours.pop_all()
+        self.turns = 0  # that it was let take
         self.last_lines: collections.deque[str] = collections.deque(maxlen=3)
         self._listener = threading.Thread(target=self._listen, daemon=True, name="mac-environment-output")
         self._listener.start()
-        with contextlib.suppress(BrokenPipeError):  # it is gone already: whoever reads its results will notice
-            self._send(struct.pack("<Q", len(blob)) + blob)
-        self._unread = b""
-
-    def _send(self, content: bytes) -> None:
-        while content:
-            content = content[os.write(self.commands, content) :]
+        self._answers = Answers()
 
     def _listen(self) -> None:
         """What environments print goes to our standard error, a little of it; standard output is for results."""
@@ -109,31 +111,24 @@ class _Child:
                 self.last_lines.append(text)
                 if number <= SHOWN_LINES:
                     shown = text if number < SHOWN_LINES else "(more output is not shown)"
-                    say(f"environment: {shown}")
+                    # whatever a notebook's stream raises: when nobody empties the pipe, the worker stops
+                    with contextlib.suppress(Exception):
+                        say(f"environment: {shown}")
 
     def turn(self) -> None:
         """Let it take a turn."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.commands, workers.TURN)
+        self.turns += 1
+        with contextlib.suppress(BrokenPipeError):  # it is gone: whoever reads its answers will notice
+            self.commands.write(TURN)
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """Messages that have come, an empty one for each turn done; None when the process has ended."""
-        content = os.read(self.results, 1 << 16)
-        if not content:
-            return None
-        self._unread += content
-        messages: list[dict[str, Any]] = []
-        while self._unread:
-            if self._unread.startswith(workers.TURN_DONE):
-                messages.append({})
-                self._unread = self._unread[1:]
-                continue
-            line, newline, rest = self._unread.partition(b"\n")
-            if not newline:
-                break
-            messages.append(json.loads(line))
-            self._unread = rest
-        return messages
+    def read(self) -> list[Answer] | None:
+        """Answers that have come; None when the process has ended.
+
+        Raises:
+            ForeignBytesError: something else has come.
+        """
+        content = self.results.read(1 << 16)
+        return self._answers.of(content) if content else None
 
     def end_in_words(self) -> str:
         """How the process ended."""
@@ -142,7 +137,7 @@ class _Child:
         self._listener.join(_LAST_WORDS)
         code = self.process.returncode
         how = (
-            "ended"
+            "closed its pipe"
             if code is None
             else f"was killed by {_signal_name(-code)}"
             if code < 0
@@ -153,22 +148,54 @@ class _Child:
 
     def dismiss(self) -> None:
         """Let it close its environments and go."""
-        os.close(self.commands)
+        self.commands.close()
 
-    def close(self, deadline: float) -> None:
-        """After `dismiss`: wait until the `deadline`, by time.monotonic(), then make it go."""
+    def wait(self, deadline: float) -> bool:
+        """Whether it has ended, with all that it has started, before the `deadline`, by time.monotonic()."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.0, deadline - time.monotonic()))
-        self.kill()
-        os.close(self.results)
-        os.close(self._life)
-        self._listener.join(_LAST_WORDS)  # unless something that it started, and that got away, still holds the pipe
+        return self.process.poll() is not None
 
-    def kill(self) -> None:
-        """End it and whatever it has started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+    def let_go(self) -> None:
+        """Let its guard end it, and whatever it has started."""
+        self._life.close()
+
+    def kill(self, deadline: float | None = None) -> None:
+        """The same, and wait for it: until the `deadline`, or a few seconds."""
+        self.let_go()
+        if not self.wait(time.monotonic() + _GOING if deadline is None else deadline):
+            self.process.kill()  # which the worker does not outlive
+            self.wait(time.monotonic() + _LAST_WORDS)
+
+    def close(self, deadline: float) -> None:
+        """The end, once it has been let go."""
+        self.kill(deadline)
+        self.results.close()
+        # unless something that it started, and that got away, still holds the pipe
+        self._listener.join(max(0.0, min(_LAST_WORDS, deadline - time.monotonic())))
+
+
+def _pipe(of_reader: contextlib.ExitStack, of_writer: contextlib.ExitStack) -> tuple[io.FileIO, io.FileIO]:
+    """The ends of a pipe, each closed with its own side."""
+    reader, writer = os.pipe()
+    return (
+        of_reader.enter_context(io.FileIO(reader, "r")),
+        of_writer.enter_context(io.FileIO(writer, "w")),
+    )
+
+
+def _end(children: Sequence[_Child]) -> None:
+    """End workers, all at once: they may close their environments, and what takes too long is killed."""
+    for child in children:
+        child.dismiss()
+    deadline = time.monotonic() + _PATIENCE
+    for child in children:
+        child.wait(deadline)
+    for child in children:
+        child.let_go()
+    deadline = time.monotonic() + _GOING
+    for child in children:
+        child.close(deadline)
 
 
 def _signal_name(number: int) -> str:
@@ -184,29 +211,32 @@ def ask(job: Callable[..., None], *arguments: Any, seconds: float) -> list[dict[
     Raises:
         EnvironmentFault: it ended without an answer, or gave no sign of life for so many seconds.
     """
+    name = str(arguments[0])
     child = _Child(job, *arguments)
     try:
-        answers: list[dict[str, Any]] = []
+        told: list[dict[str, Any]] = []
         with selectors.DefaultSelector() as selector:
             selector.register(child.results, selectors.EVENT_READ)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 ready = selector.select(min(0.25, seconds))
-                messages = child.read() if ready else []
+                answers = child.read() if ready else []
                 # something that it started may hold its pipes when it is gone
-                if messages is None or not (ready or child.process.poll() is None):
-                    if not answers:
-                        raise EnvironmentFault(str(arguments[0]), "", "process", child.end_in_words())
-                    return answers
-                if messages:
-                    answers += messages
+                over = answers is None or END in answers or not (ready or child.process.poll() is None)
+                told += [answer.message for answer in answers or [] if answer.message is not None]
+                if over and not told:
+                    raise EnvironmentFault(name, "", "process", child.end_in_words())
+                if over:
+                    return told
+                if answers:
                     until = time.monotonic() + seconds
         child.kill()
-        doing = next((f" while {answer['trying']}" for answer in reversed(answers) if "trying" in answer), "")
-        raise EnvironmentFault(str(arguments[0]), "", "process", f"was silent for {seconds:g} s{doing}")
+        doing = next((f" while {message['trying']}" for message in reversed(told) if "trying" in message), "")
+        raise EnvironmentFault(name, "", "process", f"was silent for {seconds:g} s{doing}")
+    except ForeignBytesError as fault:
+        raise EnvironmentFault(name, "", "process", str(fault)) from None
     finally:
-        child.dismiss()
-        child.close(time.monotonic() + _PATIENCE)
+        _end([child])
 
 
 class Fleet:
@@ -238,7 +268,7 @@ class Fleet:
         self._children: list[_Child] = []
         self._waiting: set[int] = set()  # cohorts whose turn is not done
         self._last_call = [(0, 0.0)] * len(cohorts)  # into an environment that we know of: its number, and since when
-        self._next_look = 0.0  # at what the workers do, by time.monotonic()
+        self._last_look = 0.0  # at what the workers do, by time.monotonic()
         self._fault_in_hand: EnvironmentFault | None = None
         self._selector = selectors.DefaultSelector()
         with _shared_file() as memory:
@@ -257,8 +287,8 @@ class Fleet:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the workers."""
-        return [child.process.pid for child in self._children]
+        """Of the workers that have begun."""
+        return [int(process) for process in self.board.process if process]
 
     def begin(self, lane: int, trial: int, episode: int, seed: int) -> None:
         """Reset the lane's environment in its next turn. `episode` counts from 0."""
@@ -292,9 +322,8 @@ class Fleet:
         pause = min(0.25, self._limits.step_seconds / 4)
         while True:
             ready = self._selector.select(pause)
-            if time.monotonic() >= self._next_look:  # also while others are ready all the time
+            if time.monotonic() >= self._last_look + pause:  # also while others are ready all the time
                 self._look_at(self._waiting - {key.data for key, _ in ready})
-                self._next_look = time.monotonic() + pause
             if ready:
                 break
         done: list[int] = []
@@ -309,18 +338,28 @@ class Fleet:
 
     def _read(self, worker: int) -> list[int]:
         """The worker, if its turn is done; nothing while its message is not complete."""
-        messages = self._children[worker].read()
-        if messages is None:
+        child = self._children[worker]
+        try:
+            answers = child.read()
+        except ForeignBytesError as fault:
+            raise self._fault(-1, "worker process", str(fault)) from None
+        if answers is None:
             raise self._end_of(worker)
-        for message in messages:
-            if message:
-                raise self._fault(message["lane"], message["field"], message["words"])
-        if messages:
+        for answer in answers:
+            if answer.message is not None:
+                raise self._fault(answer.message["lane"], answer.message["field"], answer.message["words"])
+            if answer.turn != child.turns or worker not in self._waiting:
+                raise self._fault(-1, "worker process", "answered to a turn that it was not to take")
             self._waiting.discard(worker)
-        return [worker] * len(messages)
+        return [worker] * len(answers)
 
     def _look_at(self, silent: set[int]) -> None:
         """Give up a worker that has been in the same call for too long; before its first it has imports to do."""
+        now = time.monotonic()
+        unseen = max(0.0, now - self._last_look - _COUNTED)
+        if unseen:  # we were stopped or busy, and perhaps all of them were
+            self._last_call = [(beat, min(now, since + unseen)) for beat, since in self._last_call]
+        self._last_look = now
         for worker in silent:
             beat, since = self._last_call[worker]
             if self.board.beat[worker] != beat:
@@ -332,7 +371,8 @@ class Fleet:
             allowed = self._limits.step_seconds if lane >= 0 else max(START_SECONDS, self._limits.step_seconds)
             if time.monotonic() - since > allowed:
                 self._children[worker].kill()
-                raise self._fault(lane, "step()", f"took more than {allowed:g} s")
+                field = "step()" if lane >= 0 else "worker process"
+                raise self._fault(lane, field, f"took more than {allowed:g} s")
 
     def _end_of(self, worker: int) -> EnvironmentFault:
         words = self._children[worker].end_in_words()
@@ -350,12 +390,8 @@ class Fleet:
 
     def close(self) -> None:
         """End all workers."""
-        for child in self._children:  # all, before any is waited for
-            child.dismiss()
-        deadline = time.monotonic() + _PATIENCE
-        for child in self._children:
-            child.close(deadline)
-        self._children = []
+        children, self._children = self._children, []
+        _end(children)
         self._selector.close()
 
 

@@ -1,15 +1,12 @@
-"""What runs in a worker process: `main`, with the file descriptors of its pipes as arguments.
+"""What runs in a worker process: `main`, with file descriptors as arguments, those of its pipes and of its job.
 
-It reads one job from the command pipe and does it: describe an environment, or step a share of the lanes until the pipe
-closes. Answers are lines of JSON, or one byte for a turn that is done. Imports NumPy and Gymnasium, not JAX.
+It reads the job and does it: describe an environment, or step a share of the lanes until the command pipe closes.
+Answers go through a `Channel`. Imports NumPy and Gymnasium, not JAX.
 """
 
 import contextlib
-import json
 import os
 import resource
-import struct
-import subprocess
 import sys
 import time
 import traceback
@@ -21,29 +18,16 @@ import numpy as np
 
 from mean_actor_critic.environments.hosted import board as boards
 from mean_actor_critic.environments.hosted import masks
+from mean_actor_critic.environments.hosted.channel import TURN, Channel
 from mean_actor_critic.environments.hosted.factory import FactoryError
 from mean_actor_critic.environments.spaces import FormError, Spaces, check_spaces, flatten
 from mean_actor_critic.errors import NO_LEGAL_ACTION, InputError
 
-TURN = TURN_DONE = b"."
 SECONDS_BETWEEN_MEMORY_CHECKS = 0.2
 LONGEST_MESSAGE = 1000  # characters of an environment's own exception
 
 
 MakeEnvironment = Callable[..., "gymnasium.Env[Any, Any]"]  # may raise a FactoryError
-
-
-class Channel(NamedTuple):
-    """The two pipes to the main process."""
-
-    commands: int
-    results: int
-
-    def tell(self, **message: Any) -> None:
-        """Send one line of JSON."""
-        line = json.dumps(message).encode() + b"\n"
-        while line:
-            line = line[os.write(self.results, line) :]
 
 
 class Fault(Exception):  # noqa: N818
@@ -67,7 +51,7 @@ def describe(channel: Channel, name: str, factory: MakeEnvironment) -> None:
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
     spaces = spaces._replace(masked=_tells_masks(environment))
     channel.tell(spaces=spaces.to_json(), max_episode_steps=limit)
-    os.close(channel.results)  # that is all: nobody need wait for what follows
+    channel.finish()  # nobody need wait for what follows
     return _close(environment)
 
 
@@ -104,7 +88,8 @@ def serve(channel: Channel, factory: MakeEnvironment, spaces: Spaces, share: Sha
     board = boards.board_on(share.memory, share.size)
     lanes = [_Lane(lane, factory, spaces, board, share.size.time) for lane in share.lanes]
     beat, in_hand = board.beat.data, board.lane_in_hand.data
-    worker, beats, next_check = share.worker, 0, 0.0
+    worker, beats, turns, next_check = share.worker, 0, 0, 0.0
+    board.process[worker] = os.getpid()
     while os.read(channel.commands, len(TURN)):
         now = np.minimum(board.time[share.lanes], share.size.time - 1)
         commands = board.command[share.lanes].tolist()
@@ -131,7 +116,8 @@ def serve(channel: Channel, factory: MakeEnvironment, spaces: Spaces, share: Sha
             channel.tell(lane=lane_number, field=fault.field, words=fault.words)
             break
         in_hand[worker] = -1
-        os.write(channel.results, TURN_DONE)
+        turns += 1
+        channel.turn_done(turns)
     for lane in lanes:
         if lane.environment is not None:
             _close(lane.environment)
@@ -345,35 +331,14 @@ def _resident_bytes() -> int:
 # --- the process -----------------------------------------------------------------------------------------------------
 
 
-def _die_with_parent(life: int) -> None:
-    """End when the main process does, however it ends, with all that environments have started.
-
-    A guard in our process group waits for the pipe `life` to close, and then ends the group. It is a process, because a
-    thread could not run while an environment holds Python's lock; and a shell, because that starts in a millisecond.
-    """
-    quiet = subprocess.DEVNULL
-    subprocess.Popen(["/bin/sh", "-c", "read _; kill -KILL 0"], stdin=life, stdout=quiet, stderr=quiet)
-    os.close(life)
-
-
 def main() -> None:
     """Read the job and do it."""
     channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
-    _die_with_parent(int(sys.argv[3]))
-    (length,) = struct.unpack("<Q", _exactly(channel.commands, 8))
-    # what the main process of the same user sends through a pipe of its own, not a file
+    # what the main process of the same user hands over in memory that has no name, for this process alone
     import cloudpickle
 
-    job, arguments = cloudpickle.loads(_exactly(channel.commands, length))
+    with open(int(sys.argv[3]), "rb") as handed_over:
+        job, arguments = cloudpickle.load(handed_over)
     gymnasium.logger.min_level = gymnasium.logger.ERROR
     job(channel, *arguments)
-
-
-def _exactly(descriptor: int, count: int) -> bytes:
-    parts = b""
-    while len(parts) < count:
-        part = os.read(descriptor, min(count - len(parts), 1 << 20))
-        if not part:
-            os._exit(1)
-        parts += part
-    return parts
+    channel.finish()
