@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: reproduce test quick check format bench clean
+.PHONY: reproduce test quick check format bench chaos clean
 
 reproduce: .venv/ready
 	$(BIN)/mac reproduce cart-pole
@@ -29,6 +29,11 @@ format: .venv/ready
 bench: .venv/ready
 	$(BIN)/python scripts/optional.py minatar minigrid stable-baselines3
 	$(BIN)/python -m benchmarks
+
+# Attacks what is installed: N times the usual number of faults, in at most SECONDS, all of it decided by SEED; with TO,
+# the counts are added to those of a page such as results/chaos.md
+chaos: .venv/ready
+	$(BIN)/python -m chaos --n $(or $(N),1) --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),0) $(if $(TO),--to $(TO)) $(KIND)
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3")'
