@@ -97,7 +97,8 @@ OTHERS = ("ALE/Pong-v5", "ALE/Nothing-v5", "CartPole", "Pendulum-v1", "Blackjack
           "PongNoFrameskip-v4", "no_module:make", "json:loads", "os:system", ":", "a:b:c", "")  # fmt: skip
 RARE = 0.03  # the share of what takes longer
 PLACES = ("episodic", "replayed", "rollout", "episodic.safetensors", "replayed.safetensors", "sweep", "theory",
-          "grid.json", "nothing", ".", "/dev/null", "/proc/self/mem", "episodic/lock", "episodic/manifest.json")  # fmt: skip
+          "grid.json", "nothing", ".", "/dev/null", "/proc/self/mem", "episodic/lock",
+          "episodic/manifest.json")  # fmt: skip
 BY_NAME: dict[str, tuple[str, ...]] = {
     "environment": ENVIRONMENTS,
     "env": ENVIRONMENTS,

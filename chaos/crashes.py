@@ -21,7 +21,7 @@ from chaos.harness import Attempt, Budget, Kind
 from chaos.tally import LEFT, LOST, TRACEBACK, Finding, Tally
 from chaos.workers import Try, in_workers
 
-NAME = "crash points"
+NAME = "crashes"
 CRASHED, WHOLE, FAILED = 77, 0, 78  # how a child ends
 CALLS = ("open", "rename", "replace", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate", "pwrite", "close",
          "write", "truncate", "link", "symlink")  # fmt: skip
@@ -270,7 +270,7 @@ def all_writings(corpus: Path) -> list[Writing]:
     return [
         Writing(
             "checkpoint", "episodic",
-            lambda place: store.write_checkpoint(place, manifest, 7, other), lambda place: Run.load(place).digest,
+            lambda place: store.write_checkpoint(place, manifest, 7, other), lambda place: (Run.load(place).digest, Run.load(place).warnings),
         ),
         Writing(
             "evaluation", "episodic",

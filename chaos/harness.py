@@ -232,9 +232,9 @@ def end_marked(mark: str) -> None:
         time.sleep(0.05)
 
 
-def left_behind(this: Attempt, seconds: float = GOODBYE) -> list[Finding]:
+def left_behind(this: Attempt) -> list[Finding]:
     """Processes of an attempt that should be gone, and are not after some seconds."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + GOODBYE
     while there := marked(this.mark, this.folder):
         if time.monotonic() > until:
             for number in there:

@@ -1,8 +1,9 @@
 """`python trap.py EVENT DELAY FILE -- WORDS …` is `mac WORDS …` that kills itself amid the EVENT-th writing file call.
 
 A file call is one below the working folder that opens a file to write, renames, removes, or makes a folder; Python
-tells an audit hook about each before it takes place. DELAY seconds after that the process is killed: what lies between two
-calls, a write or a sync, is met by a short delay. With EVENT 0 nothing is killed, and FILE gets the number of events.
+tells an audit hook about each before it takes place. DELAY seconds after that the process is killed: what lies between
+two calls, a write or a sync, is met by a short delay. With EVENT 0 nothing is killed, and FILE gets the number of
+events.
 """
 
 import os
