@@ -270,7 +270,8 @@ def all_writings(corpus: Path) -> list[Writing]:
     return [
         Writing(
             "checkpoint", "episodic",
-            lambda place: store.write_checkpoint(place, manifest, 7, other), lambda place: (Run.load(place).digest, Run.load(place).warnings),
+            lambda place: store.write_checkpoint(place, manifest, 7, other),
+            lambda place: (Run.load(place).digest, Run.load(place).warnings),
         ),
         Writing(
             "evaluation", "episodic",

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from chaos import configurations, crashes, executions, files, forgery, harness, kills, results, tally, workers
 
 import misbehaving
-from chaos import configurations, crashes, executions, files, forgery, harness, kills, results, tally, workers
 from helpers import BESIDE_TESTS, LONGEST_WAIT, run_python
 
 ROOT = Path(__file__).parent.parent
