@@ -3,6 +3,7 @@
 One of our errors in one line may come of them, or what was written; nothing else, in little time and memory.
 """
 
+import contextlib
 import itertools
 import shutil
 import subprocess
@@ -47,6 +48,8 @@ def made(folder: Path) -> Path:
 
 def make_try(folder: Path) -> Try:
     """For a worker: what an attempt does."""
+    from mean_actor_critic.errors import MacError
+
     own = folder / "files"
     shutil.rmtree(own, ignore_errors=True)
     shutil.copytree(folder.parent / "corpus", own)
@@ -54,6 +57,12 @@ def make_try(folder: Path) -> Try:
     for pattern, kind in corpus.FILES.items():
         true += [(kind, file, file.read_bytes()) for file in sorted(own.glob(pattern))]
     whole = {file: READERS[kind](file) for kind, file, _ in true}
+    for kind, file, _ in true:  # what is slow the first time, and takes memory for good
+        with contextlib.suppress(MacError):  # not everything makes a report
+            _look(kind, file)
+        if kind == "manifest":
+            _plan(file.parent)
+            _list(file.parent)
     spoiled: list[tuple[Path, bytes]] = []
 
     def attempt(this: Attempt) -> list[Finding]:

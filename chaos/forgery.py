@@ -140,7 +140,8 @@ def forge(value: Any, draw: random.Random) -> Any:
         if way < 0.9:
             return [*value, value[place]]
         return value * draw.choice((2, 3, 100))
-    if isinstance(value, int | float) and not isinstance(value, bool) and draw.random() < 0.4:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**300
+    if number and draw.random() < 0.4:
         return draw.choice((value + 1, value - 1, -value, value * 2, float(value), str(value), [value], value // 2))
     return hostile(draw)
 

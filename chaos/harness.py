@@ -23,7 +23,8 @@ from chaos.tally import HUNG, LEFT, TRACEBACK, Finding, Tally, tally_of
 
 MARK = "MAC_CHAOS"  # the environment variable
 PATIENCE = 30.0  # seconds beyond what was expected, after which something hangs
-GOODBYE = 15.0  # seconds that children of a killed process have to notice it
+STARVED = 6  # times the limit that a process may take which a busy machine gives no core
+GOODBYE = 30.0  # seconds that children of a killed process have to notice it
 MAC = (sys.executable, "-m", "mean_actor_critic")
 
 
@@ -169,10 +170,15 @@ def started(
 def finished(this: Attempt, process: subprocess.Popen[bytes], seconds: float, name: str = "process") -> Ended:
     """Wait for a process; one that takes much longer than so many seconds is ended, with all that it started."""
     begun = time.monotonic()
-    try:
-        code: int | None = process.wait(seconds + PATIENCE)
-    except subprocess.TimeoutExpired:
-        code = None
+    limit = seconds + PATIENCE
+    code: int | None = None
+    for _ in range(STARVED):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(limit)
+            break
+        if not waits_for_a_core(marked(this.mark), limit / 2):
+            break
+    if code is None:
         end_marked(this.mark)
         process.wait()
     base = this.folder.parent / f"{this.folder.name}-{name}"
@@ -200,6 +206,21 @@ def complaints(this: Attempt, ended: Ended, codes: Iterable[int | None], doing: 
     if ended.code not in codes:
         return [this.found(TRACEBACK, f"{doing}: exit code {ended.code}", ended.err)]
     return []
+
+
+def waits_for_a_core(processes: Iterable[int], seconds: float) -> bool:
+    """Whether one of these could go on if it had a core, and all together have had less than so many seconds of one.
+
+    On a busy machine that is no hang: one uses no core, or all of it.
+    """
+    used, ready = 0.0, False
+    for number in processes:
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            used += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+            threads = Path(f"/proc/{number}/task").glob("*/stat")
+            ready |= any(thread.read_text().rpartition(")")[2].split()[0] == "R" for thread in threads)
+    return ready and used < seconds
 
 
 def marked(mark: str, folder: Path | None = None) -> dict[int, str]:

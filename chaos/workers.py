@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos.harness import MARK, Attempt, Budget, random_of
+from chaos.harness import MARK, STARVED, Attempt, Budget, random_of, waits_for_a_core
 from chaos.tally import HUNG, LOST, TRACEBACK, Finding, Tally, tally_of
 
 STUCK = 30.0  # seconds without a sign, after which an attempt hangs
@@ -30,7 +30,8 @@ BEGINNING = 300.0  # seconds for a worker to begin
 KEPT = 200  # findings of a worker that are written down; beyond, they are counted
 
 Try = Callable[[Attempt], list[Finding]]
-_STATE = struct.Struct("qqqd")  # number of the attempt (-1: beginning), attempts done, findings, when it began
+# number of the attempt (-1: beginning), attempts done, findings; when it began, by the clock and in seconds of CPU
+_STATE = struct.Struct("qqqdd")
 
 
 class Share(NamedTuple):
@@ -81,10 +82,11 @@ class _Watched:
                 return False
             self._begin()
             return True
-        number, done, found, since = _STATE.unpack_from(self._state)
+        number, done, found, since, used = _STATE.unpack_from(self._state)
         if self._process.poll() is None:
             limit = BEGINNING if number < 0 else STUCK
-            if time.monotonic() - since < limit and not self._budget.stop.is_set():
+            waited = time.monotonic() - since
+            if not self._budget.stop.is_set() and (waited < limit or self._is_starved(waited / limit, used)):
                 return True
             self._process.kill()
             self._process.wait()
@@ -100,10 +102,14 @@ class _Watched:
         self._process = None
         return True
 
+    def _is_starved(self, limits: float, used: float) -> bool:
+        assert self._process is not None
+        return limits < STARVED and waits_for_a_core([self._process.pid], used + STUCK / 2)
+
     def _begin(self) -> None:
         file = self._folder / "state"
         with open(file, "wb") as state:
-            state.write(_STATE.pack(-1, 0, 0, time.monotonic()))
+            state.write(_STATE.pack(-1, 0, 0, time.monotonic(), 0.0))
         with open(file, "r+b") as state:
             self._state = mmap.mmap(state.fileno(), _STATE.size)
         (self._folder / "findings").write_bytes(b"")
@@ -130,12 +136,12 @@ class _Watched:
         self._next, self._left = self._next + done * self._step, self._left - done
 
     def _failed(self, number: int, column: str, what: str) -> None:
-        """The process is gone in the middle of an attempt, or could not even begin."""
+        """The process is gone in the middle of an attempt; one that could not even begin is a fault of ours."""
         errors = (self._folder / "errors").read_bytes().decode(errors="replace")[-2000:]
-        self.tally += tally_of(1, [Finding(column, what, self._kind, self._seed, max(number, 0), errors)], self._next)
-        self._next, self._left = self._next + self._step, self._left - 1
         if number < 0:
-            self._left = 0
+            raise RuntimeError(f"{self._kind}: a worker could not begin: {what}: {errors}")
+        self.tally += tally_of(1, [Finding(column, what, self._kind, self._seed, number, errors)], self._next)
+        self._next, self._left = self._next + self._step, self._left - 1
 
     def end(self) -> None:
         """Nothing is left of it."""
@@ -163,13 +169,14 @@ def work(share: Share) -> None:
             begun = time.monotonic()
             if begun > until:
                 break
-            _STATE.pack_into(state, 0, number, done, found, begun)
+            used = time.process_time()
+            _STATE.pack_into(state, 0, number, done, found, begun, used)
             this = Attempt(share.kind, share.seed, number, folder, random_of(share.kind, share.seed, number))
             for finding in tried(attempt, this):
                 found += 1
                 if found <= KEPT:
                     print(json.dumps(finding), file=findings, flush=True)
-            _STATE.pack_into(state, 0, number, done + 1, found, begun)
+            _STATE.pack_into(state, 0, number, done + 1, found, begun, used)
     os._exit(0)
 
 

@@ -405,3 +405,11 @@ def test_a_path_where_nothing_is_is_missing_and_not_damaged(name):
     with pytest.raises(MissingFileError, match="there is no such run folder or agent file"):
         mean_actor_critic.evaluate(name)
     message_of(lambda: Agent.load(name))
+
+
+@pytest.mark.parametrize("value", ["a" * 10**6, list(range(10**5)), 10**5000], ids=["text", "list", "number"])
+def test_a_message_does_not_grow_with_what_was_given(value):
+    message = str(InputError("field", value, "something short"))
+    assert len(message) < 500
+    assert message.startswith("field: ")
+    assert message.endswith("cannot be used; allowed: something short")

@@ -4,6 +4,9 @@ from typing import Self
 
 from mean_actor_critic.terminal import one_line
 
+LONGEST = 5000  # characters of a message
+LONGEST_VALUE = 300  # characters of a value in it
+
 
 class MacError(Exception):
     """Base of all errors that are shown as one line instead of a traceback."""
@@ -11,19 +14,32 @@ class MacError(Exception):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(_shortened(one_line(message), LONGEST))
 
 
 class InputError(MacError, ValueError):
     """A setting, name or count that cannot be used: names the field, the value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {value!r} cannot be used; allowed: {allowed}")
+        super().__init__(f"{field}: {_in_brief(value)} cannot be used; allowed: {allowed}")
 
     def within(self, where: str) -> Self:
         """The same error, and where the value was found."""
         self.args = (f"{where}: {self}",)
         return self
+
+
+def _in_brief(value: object) -> str:
+    """A value as Python writes it, but for the middle of a long one: a file or a user may give megabytes."""
+    try:
+        return _shortened(repr(value), LONGEST_VALUE)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return f"{type(value).__name__} that is too long to show"
+
+
+def _shortened(words: str, longest: int) -> str:
+    """Words without their middle, where they are longer than that."""
+    return words if len(words) <= longest else f"{words[: longest // 2]} … {words[-longest // 2 :]}"
 
 
 class DamagedFileError(MacError):
