@@ -4,7 +4,7 @@ from typing import Self
 
 from mean_actor_critic.terminal import one_line
 
-LONGEST_MESSAGE, LONGEST_VALUE = 5000, 200  # characters that are shown
+LONGEST_MESSAGE, LONGEST_VALUE = 5000, 1000  # characters that are shown
 
 
 def shortened(text: str, most: int) -> str:
