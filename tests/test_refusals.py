@@ -357,7 +357,7 @@ def test_a_manifest_that_names_a_program_as_its_environment_does_not_run_it(file
 def test_an_old_environment_is_refused_without_further_warnings():
     script = """
 from mean_actor_critic.environments.catalogue import find_environment
-from mean_actor_critic.errors import LONGEST_VALUE, InputError, MissingFileError
+from mean_actor_critic.errors import InputError
 try:
     find_environment("Ant-v4")
 except InputError:
