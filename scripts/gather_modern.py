@@ -64,13 +64,15 @@ def gathered(folders: Sequence[Path]) -> dict[Variant, list[Row]]:
     return {variant: found[variant] for variant in sorted(found, key=place)}
 
 
-def at(rows: Sequence[Row], moment: int, kind: str) -> np.ndarray | None:
-    """The means of a kind of evaluation [trials] at the last moment up to this one; None if training ended before."""
-    steps = sorted({int(row["steps"]) for row in rows})
-    last = max((step for step in steps if step <= moment), default=0)
-    if last < 0.9 * moment:
-        return None
-    return np.array([float(row[kind]) for row in rows if int(row["steps"]) == last])
+def nearest(rows: Sequence[Row], moment: int) -> int | None:
+    """The agent steps after which there is an evaluation nearest to a moment; None if that is more than a tenth off."""
+    steps = min({int(row["steps"]) for row in rows}, key=lambda step: abs(step - moment))
+    return steps if abs(steps - moment) <= moment / 10 else None
+
+
+def at(rows: Sequence[Row], steps: int, kind: str) -> np.ndarray:
+    """The means of a kind of evaluation [trials] after so many steps."""
+    return np.array([float(row[kind]) for row in rows if int(row["steps"]) == steps])
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -86,14 +88,15 @@ def mac_table(found: dict[Variant, list[Row]]) -> str:
         if not rows:
             continue
         for moment in MOMENTS.get(name, (task.steps,)):
-            greedy, sampled = (at(rows, moment, kind) for kind in ("greedy", "sampled"))
-            if greedy is None or sampled is None:
+            steps = nearest(rows, moment)
+            if steps is None:
                 continue
+            greedy, sampled = (at(rows, steps, kind) for kind in ("greedy", "sampled"))
             summaries = [summarise(greedy), summarise(sampled)]
             digits = decimals_of(summaries)
             cells = [f"{rounded(s.mean, digits)} {interval(s, digits)}" for s in summaries]
             worst = [rounded(float(values.min()), digits) for values in (greedy, sampled)]
-            lines.append([task.title, f"{moment:,}", cells[0], worst[0], cells[1], worst[1], str(len(greedy))])
+            lines.append([task.title, f"{steps:,}", cells[0], worst[0], cells[1], worst[1], str(len(greedy))])
     return table(["task", "after steps", "greedy", "worst trial", "sampled", "worst trial", "trials"], lines)
 
 
@@ -128,7 +131,8 @@ def main(arguments: Sequence[str]) -> None:
     found = gathered([RESULTS, *map(Path, arguments)])
     text = io.StringIO()
     rows = [row for own in found.values() for row in own]
-    lines = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    columns = [name for name in rows[0] if name != "run"]  # a folder of the machine that it was trained on
+    lines = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     lines.writeheader()
     lines.writerows(rows)
     write_whole(RESULTS / "evaluations.csv", text.getvalue().encode())
