@@ -188,8 +188,9 @@ class Calls:
 
     def _counting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **more: Any) -> Any:
-            if call is self._true["close"] and self.crashed:  # the system closes what the dead have left open
-                return call(*arguments, **more)
+            if call is self._true["close"] and self.way == "dead":  # the system closes what the dead have left open
+                call(*arguments, **more)
+                return self._at_a_call()
             self._at_a_call()
             return call(*arguments, **more)
 
