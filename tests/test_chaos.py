@@ -10,7 +10,22 @@ import time
 from pathlib import Path
 
 import pytest
-from chaos import configurations, crashes, executions, files, forgery, harness, kills, results, tally, workers
+from chaos import (
+    configurations,
+    crashes,
+    environments,
+    executions,
+    faulty,
+    files,
+    forgery,
+    harness,
+    kills,
+    neighbours,
+    results,
+    soak,
+    tally,
+    workers,
+)
 
 import misbehaving
 from helpers import BESIDE_TESTS, LONGEST_WAIT, run_python
@@ -136,6 +151,30 @@ def test_attempts_that_die_hang_or_raise_are_found_and_the_others_go_on(tmp_path
         misbehaving.HANGS: tally.HUNG,
         misbehaving.RAISES: tally.TRACEBACK,
     }
+
+
+def test_memory_and_files_that_grow_are_found_and_noise_is_not(tmp_path):
+    def found(megabytes, files):
+        rounds = [soak.Round(60.0 * i, 200 + megabytes * i + i % 3, 20 + files * i, "same") for i in range(40)]
+        return columns(soak.of_rounds(attempt_of(soak.NAME, 0, tmp_path), rounds))
+
+    assert found(0, 0) == set()
+    assert found(1, 0) == {tally.HUNG}
+    assert found(0, 1) == {tally.LEFT}
+
+
+def test_two_writers_of_a_new_folder_or_none_are_found(tmp_path):
+    this = attempt_of(neighbours.NAME, 0, tmp_path)
+    done, refused = harness.Ended(0, "", "", 1.0), harness.Ended(2, "", "mac: out: is being written by process 1", 1.0)
+    assert neighbours.of_writers(this, [done, refused, refused], new=True) == []
+    for ends in ([done, done, refused], [refused, refused], [done, refused._replace(err="mac: another reason")]):
+        assert columns(neighbours.of_writers(this, ends, new=True)) == {tally.LOST}
+
+
+def test_every_fault_of_an_environment_is_one_that_it_knows(tmp_path):
+    deeds = [fault for fault in environments.faults() if " in " in fault and fault.endswith(environments.PLACES)]
+    assert len(deeds) == (len(faulty.DEEDS) - 1) * len(environments.PLACES)
+    assert len(set(environments.faults())) == len(environments.faults())
 
 
 def test_modules_that_are_run_leave_a_mark(tmp_path):
