@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from chaos import faulty, kills
-from chaos.harness import MAC, Attempt, Budget, Kind, Outcome, complaints, leftovers, one_by_one, ran
+from chaos.harness import MAC, Attempt, Budget, Ended, Kind, Outcome, complaints, leftovers, one_by_one, ran
 from chaos.kills import OUT, Undisturbed, Victim, digests, positions
 from chaos.tally import LEFT, LOST, MISMATCH, TRACEBACK, Finding, Tally
 
@@ -66,7 +66,7 @@ def attempt(this: Attempt, undisturbed: Undisturbed) -> Outcome:
         return Outcome(0, [this.found(LOST, f"{victim.name}: an undisturbed run fails")])
     kills.lay_out(victim, this.folder)
     kwargs = ("--env-kwargs", *(f"{name}={json.dumps(value)}" for name, value in given.items()))
-    ended = ran(this, [*MAC, *victim.words, "--quiet", *kwargs], 60)
+    ended = without_chatter(ran(this, [*MAC, *victim.words, "--quiet", *kwargs], 60))
     out, what = this.folder / OUT, f"{victim.name}, {fault}"
     findings = [*complaints(this, ended, (0, 1, 2), what), *one_line(this, ended.code, ended.err, what)]
     _, lost = positions(this, victim, out)
@@ -77,12 +77,18 @@ def attempt(this: Attempt, undisturbed: Undisturbed) -> Outcome:
     if findings or not begun or ended.code == 2:
         return Outcome(1, findings)
     # an environment that goes wrong whenever it is made, or closed, does so again
-    ended = ran(this, [*MAC, *AGAIN, "--quiet"], 60)
+    ended = without_chatter(ran(this, [*MAC, *AGAIN, "--quiet"], 60))
     again = fault.endswith(("construction", "close"))
     findings += complaints(this, ended, (0, 1, 2) if again else (0,), f"{what}, gone on with")
     if ended.code == 0 and digests(out) != whole.digests:
         findings.append(this.found(MISMATCH, f"{what}: other results", digests(out)))
     return Outcome(1, [*findings, *(leftovers(this, out) if ended.code == 0 else [])])
+
+
+def without_chatter(ended: Ended) -> Ended:
+    """Less what the worker of an environment had to say, its own tracebacks included, which is passed on as such."""
+    lines = [line for line in ended.err.splitlines() if not line.startswith("environment: ")]
+    return ended._replace(err="\n".join(lines))
 
 
 def one_line(this: Attempt, code: int | None, err: str, what: str) -> list[Finding]:
