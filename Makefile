@@ -30,8 +30,8 @@ bench: .venv/ready
 	$(BIN)/python scripts/optional.py minatar minigrid stable-baselines3
 	$(BIN)/python -m benchmarks
 
-# Attacks what is installed: N times the usual number of faults, in at most SECONDS, all of it decided by SEED; with TO,
-# the counts are added to those of a page such as results/chaos.md
+# Attacks what is installed, in all ways or in those that KIND names (.venv/bin/python -m chaos --help lists them): N
+# times the usual number of faults, in at most SECONDS, all of it decided by SEED; with TO, the counts are added to those of a page such as results/chaos.md
 chaos: .venv/ready
 	$(BIN)/python -m chaos --n $(or $(N),1) --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),0) $(if $(TO),--to $(TO)) $(KIND)
 

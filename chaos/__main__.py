@@ -17,13 +17,24 @@ import threading
 import time
 from pathlib import Path
 
-from chaos import configurations, crashes, executions, files, kills
+from chaos import (
+    configurations,
+    crashes,
+    environments,
+    executions,
+    files,
+    kills,
+    neighbours,
+    resources,
+    soak,
+)
 from chaos.harness import LEFT, Budget, Kind, end_marked, marked
 from chaos.results import Row, findings_of, next_number, record, table
 from chaos.tally import Finding, Tally, tally_of
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (kills.KIND, crashes.KIND, files.KIND, configurations.KIND, executions.KIND)
+    module.NAME: module.KIND
+    for module in (kills, crashes, files, configurations, executions, environments, resources, neighbours, soak)
 }
 ROUND = 600.0  # seconds, of all kinds together: what was found is written down after each one
 # Where files are written by the thousand: a disk would be what is tested. What is synced is tested by crash points.

@@ -232,7 +232,7 @@ WORK = {
     "mean_actor_critic.runs.train": ("carry_on",),
     "mean_actor_critic.studies.reproduce": ("completed",),
     "mean_actor_critic.studies.theorems": ("completed", "trained", "survey", "measure_trial"),
-    "mean_actor_critic.studies.search": ("begun",),
+    "mean_actor_critic.studies.search": ("_Worker",),
     "mean_actor_critic.gradients.moments": ("measure_trial",),
     "mean_actor_critic.reports.write": ("read",),
     "mean_actor_critic.reports.content": ("read",),

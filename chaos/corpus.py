@@ -1,6 +1,6 @@
 """True files to damage: small runs, agents, a search and a measurement, the same bytes whenever they are made.
 
-`python corpus.py FOLDER` makes them with `mac`, in one process.
+`python corpus.py FOLDER` makes them with `mac`, in one process; with the word `small` a few of them, for tests.
 """
 
 import json
@@ -25,6 +25,12 @@ COMMANDS = (
     ("export", "replayed", "--trial", "1", "--out", "replayed.safetensors"),
     ("export", "rollout", "--out", "rollout.safetensors"),
 )  # fmt: skip
+SMALL = (  # a few of them, which take a third of the time
+    COMMANDS[0],
+    ("sweep", "CartPole-v0", "--algorithm", "mac", "--grid", "grid.json", "--trials", "2", "--episodes", "2",
+     "--out", "sweep"),
+    ("export", "episodic", "--out", "episodic.safetensors"),
+)  # fmt: skip
 # What lies there afterwards: the kind of a file, by its name or a pattern
 FILES = {
     "episodic/manifest.json": "manifest",
@@ -43,7 +49,7 @@ FILES = {
 }
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, commands: tuple[tuple[str, ...], ...] = COMMANDS) -> None:
     """Make them all, with a clock that stands still: times are in their checksums."""
     import os
 
@@ -55,13 +61,13 @@ def make(folder: Path) -> None:
         module.now = lambda: "2026-01-01T00:00:00+00:00"  # type: ignore[attr-defined]
     os.chdir(folder)
     Path("grid.json").write_text(json.dumps(GRID))
-    for words in COMMANDS:
+    for words in commands:
         main([*words, *([] if words[0] == "export" else ["--quiet"])])
-    for path in ("episodic", "replayed", "rollout"):  # one checkpoint of each, the newest, is enough
-        for file in sorted(Path(path).glob("checkpoint-*"))[:-1]:
+    for path in Path().glob("*/manifest.json"):  # one checkpoint of each run, the newest, is enough
+        for file in sorted(path.parent.glob("checkpoint-*"))[:-1]:
             file.unlink()
 
 
 if __name__ == "__main__":
     del sys.path[0]
-    make(Path(sys.argv[1]))
+    make(Path(sys.argv[1]), SMALL if sys.argv[2:] else COMMANDS)

@@ -149,7 +149,7 @@ def _counted(writing: Writing, place: Path, file: Path) -> int:
     """File calls of an undisturbed write."""
 
     def count() -> None:
-        calls = _Calls(0, "count", 0.0)
+        calls = Calls(0, "count", 0.0)
         with calls:
             _write(writing, place)
         file.write_text(str(calls.seen))
@@ -160,12 +160,16 @@ def _counted(writing: Writing, place: Path, file: Path) -> int:
 
 
 def _crashing(writing: Writing, place: Path, point: int, way: str, share: float) -> None:
-    with _Calls(point, way, share):
+    with Calls(point, way, share):
         _write(writing, place)
 
 
-class _Calls:
-    """Counts file calls, in the place of the true ones, and ends the process at one of them."""
+class Calls:
+    """Counts file calls, in the place of the true ones, and ends the process at one of them.
+
+    `way` is "exit"; "exception", after which whatever clears up may do so; or "dead", an exception after which no file
+    call does anything, which is what a kill looks like to the disk, without a process of its own.
+    """
 
     def __init__(self, point: int, way: str, share: float) -> None:
         self.point, self.way, self.share, self.seen, self.crashed = point, way, share, 0, False
@@ -184,6 +188,9 @@ class _Calls:
 
     def _counting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **more: Any) -> Any:
+            if call is self._true["close"] and self.way == "dead":  # the system closes what the dead have left open
+                call(*arguments, **more)
+                return self._at_a_call()
             self._at_a_call()
             return call(*arguments, **more)
 
@@ -198,6 +205,8 @@ class _Calls:
 
     def _at_a_call(self) -> None:
         self.seen += 1
+        if self.crashed and self.way == "dead":  # who is dead clears nothing up
+            raise Crash
         if self.seen == self.point and not self.crashed:
             self.crash()
 
@@ -212,12 +221,14 @@ class _Calls:
 class _Half:
     """A file of which a write may be half done when the process ends."""
 
-    def __init__(self, file: Any, calls: _Calls) -> None:
+    def __init__(self, file: Any, calls: Calls) -> None:
         self._file, self._calls = file, calls
 
     def write(self, content: Any) -> int:
         calls = self._calls
         calls.seen += 1
+        if calls.crashed and calls.way == "dead":
+            raise Crash
         if calls.seen == calls.point and not calls.crashed:
             self._file.write(content[: int(calls.share * len(content))])
             self._file.flush()
@@ -254,7 +265,6 @@ def all_writings(corpus: Path) -> list[Writing]:
     assert arrays is not None
     other = {name: x + 1 if name == "returns" else x for name, x in arrays.items()}
     agent, sweep = true.agent(1), Sweep.load(corpus / "sweep")
-    measured = dataclasses.replace(read_theory(corpus / "theory"), command="another one")
     cell = next(iter(sweep.cells("mac")))
     result = sweep.read(cell)
 
@@ -267,7 +277,7 @@ def all_writings(corpus: Path) -> list[Writing]:
         if not there.extended:
             store.extend_run(place, there, there.experiment.extended(10))
 
-    return [
+    writings = [
         Writing(
             "checkpoint", "episodic",
             lambda place: store.write_checkpoint(place, manifest, 7, other),
@@ -292,13 +302,20 @@ def all_writings(corpus: Path) -> list[Writing]:
             lambda place: (Run.load(place).experiment.budget, Run.load(place).episodes_done.tolist()),
         ),
         Writing(
-            "theory", "theory", lambda place: write_theory(place, measured), lambda place: repr(read_theory(place))
-        ),
-        Writing(
             "summary", "sweep", lambda place: write_summary(Sweep.load(place), place / "summary.csv"),
             lambda place: (place / "summary.csv").read_bytes() if (place / "summary.csv").exists() else None,
         ),
     ]  # fmt: skip
+    if (corpus / "theory").exists():
+        measured = dataclasses.replace(read_theory(corpus / "theory"), command="another one")
+        writings.insert(6, Writing("theory", "theory", lambda place: write_theory(place, measured), _theory_of))
+    return writings
+
+
+def _theory_of(place: Path) -> Any:
+    from mean_actor_critic.gradients.theory import read_theory
+
+    return repr(read_theory(place))
 
 
 def _agent_of(file: Path) -> Any:

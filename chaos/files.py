@@ -32,14 +32,14 @@ def run(budget: Budget, seed: int) -> Tally:
 KIND = Kind(NAME, "a damaged, forged or foreign file, through the readers of its kind", 20_000, 0.2, run)
 
 
-def made(folder: Path) -> Path:
-    """True files to damage, made once for a campaign."""
+def made(folder: Path, *words: str) -> Path:
+    """True files to damage, made once for a campaign; with the words of `corpus.py`."""
     place = folder / "corpus"
     if not (place / "made").exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         script = Path(__file__).parent / "corpus.py"
-        done = subprocess.run([sys.executable, script, place], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, script, place, *words], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"the files to damage could not be made: {done.stderr[-2000:]}")
         (place / "made").touch()

@@ -108,7 +108,7 @@ class Undisturbed:
         if not known.exists():
             place = this._replace(folder=folder / "run")
             place.folder.mkdir(parents=True, exist_ok=True)
-            _lay_out(victim, place.folder)
+            lay_out(victim, place.folder)
             trap = (sys.executable, TRAP, 0, 0, folder / "events", "--")
             ended = ran(place, [*trap, *victim.words, "--quiet"], 300)
             if ended.code != 0:
@@ -118,7 +118,8 @@ class Undisturbed:
         return Whole(*json.loads(known.read_text()))
 
 
-def _lay_out(victim: Victim, folder: Path) -> None:
+def lay_out(victim: Victim, folder: Path) -> None:
+    """What a victim reads."""
     for name, text in victim.files:
         (folder / name).write_text(text)
 
@@ -148,7 +149,7 @@ def attempt(this: Attempt, there: list[Victim], undisturbed: Undisturbed) -> Out
     whole = undisturbed.of(victim, this)
     if whole is None:
         return Outcome(0, [this.found(LOST, f"{victim.name}: an undisturbed run fails")])
-    _lay_out(victim, this.folder)
+    lay_out(victim, this.folder)
     out = this.folder / OUT
     findings: list[Finding] = []
     kills = this.random.randint(*KILLS)

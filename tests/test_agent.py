@@ -10,12 +10,14 @@ import pytest
 from scipy import stats
 
 from helpers import EPISODIC, FORGED_SPACES, content_of, forge_arrays, message_of, run_python
-from mean_actor_critic.environments.spaces import Spaces
+from mean_actor_critic.environments.spaces import Spaces, fitted
 from mean_actor_critic.errors import DiskError, InputError
 from mean_actor_critic.learning.networks import Layer
 from mean_actor_critic.runs.agent import Agent, Networks
+from mean_actor_critic.runs.expected import blank_networks, networks_from_arrays
 from mean_actor_critic.runs.run import Run
-from mean_actor_critic.spec.experiment import make_experiment
+from mean_actor_critic.spec.experiment import Budget, make_experiment
+from mean_actor_critic.trees import named
 
 FOUR = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
@@ -184,6 +186,26 @@ def test_a_normalizer_that_does_not_fit_is_refused_despite_its_checksum(files, a
 def test_a_normalizer_that_fits_is_accepted(files):
     forge_arrays(files.agent, {"normalizer/mean": _zeros(4), "normalizer/variance": _zeros(4) + 1}, NORMALIZED)
     assert len(Agent.load(files.agent).networks.normalizer) == 2
+
+
+def choosing_agent(deviation):
+    """One that sees a choice among many, and measures the observation by `deviation`."""
+    spaces = Spaces(gymnasium.spaces.Discrete(500), gymnasium.spaces.Discrete(2))
+    experiment = make_experiment("Taxi-v3", "mac", 1, Budget("steps", 64), 0, {"hidden": (4,)}, learner="rollout")
+    experiment = fitted(experiment, spaces)
+    shapes = {name: x.shape for name, x in named(blank_networks(experiment, spaces)).items()}
+    arrays = {name: np.full(shape, deviation * ("deviation" in name), "f4") for name, shape in shapes.items()}
+    return Agent(experiment, spaces, 0, networks_from_arrays(experiment, spaces, arrays))
+
+
+@pytest.mark.parametrize("deviation", [1, 1e-3, 0, -1, np.nan])
+def test_choices_that_are_measured_in_other_units_are_refused(tmp_path, deviation):
+    """By them the network looks up its weights: another number leads beyond."""
+    choosing_agent(deviation).save(tmp_path / "agent.safetensors")
+    if deviation == 1:
+        assert Agent.load(tmp_path / "agent.safetensors").predict(499)[0] in (0, 1)
+    else:
+        assert "in units of 1" in message_of(lambda: Agent.load(tmp_path / "agent.safetensors"))
 
 
 def test_an_agent_file_written_again_unchanged_is_accepted(files):

@@ -10,7 +10,22 @@ import time
 from pathlib import Path
 
 import pytest
-from chaos import configurations, crashes, executions, files, forgery, harness, kills, results, tally, workers
+from chaos import (
+    configurations,
+    crashes,
+    environments,
+    executions,
+    faulty,
+    files,
+    forgery,
+    harness,
+    kills,
+    neighbours,
+    results,
+    soak,
+    tally,
+    workers,
+)
 
 import misbehaving
 from helpers import BESIDE_TESTS, LONGEST_WAIT, run_python
@@ -29,9 +44,9 @@ def budget_of(count, folder, jobs=1):
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    """The folder of a campaign, with true files to damage."""
+    """The folder of a campaign, with a few true files to damage, for all tests."""
     folder = tmp_path_factory.mktemp("campaign")
-    files.made(folder)
+    files.made(folder, "small")
     return folder
 
 
@@ -52,22 +67,23 @@ def columns(findings):
 
 
 def test_damaged_and_forged_files_are_refused_in_one_line(campaign):
-    assert found_by(files, campaign, 300) == []
+    assert found_by(files, campaign, 150) == []
 
 
 def test_a_crash_at_any_file_call_leaves_the_old_or_the_new(campaign):
-    done = crashes.KIND.run(budget_of(80, campaign), 0)
-    assert (done.tried, done.findings) == (80, ())
+    done = crashes.KIND.run(budget_of(50, campaign), 0)
+    assert (done.tried, done.findings) == (50, ())
 
 
 def test_drawn_configurations_are_planned_or_refused(campaign):
-    done = configurations.KIND.run(budget_of(100, campaign), 0)
-    assert (done.tried, done.findings) == (100, ())
+    done = configurations.KIND.run(budget_of(40, campaign), 0)
+    assert (done.tried, done.findings) == (40, ())
 
 
 def test_a_killed_run_ends_in_the_bits_of_an_undisturbed_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(kills, "VICTIMS", kills.VICTIMS[:1])
-    monkeypatch.setattr(kills, "KILLS", (2, 2))
+    words = ("CartPole-v0", "--engine", "compiled", "--episodes", "60", "--set", "hidden=4", "minibatches=1")
+    monkeypatch.setattr(kills, "VICTIMS", (kills._train("small", *words),))
+    monkeypatch.setattr(kills, "KILLS", (1, 1))
     done = kills.KIND.run(budget_of(1, tmp_path), 0)
     assert done.tried >= 1
     assert done.findings == ()
@@ -88,7 +104,7 @@ def test_damage_that_nobody_notices_is_found(campaign, monkeypatch):
     """As of readers that compare no checksum: what is changed has a right one."""
     forge = {True: forgery.forged_document, False: forgery.forged_arrays}
     monkeypatch.setattr(forgery, "damaged", lambda content, draw: forge[content[:1] == b"{"](content, draw))
-    assert tally.LOST in columns(found_by(files, campaign, 60))
+    assert tally.LOST in columns(found_by(files, campaign, 30))
 
 
 def test_a_reader_that_raises_something_else_is_found(campaign, monkeypatch):
@@ -112,7 +128,7 @@ from mean_actor_critic.runs import store
 store.write_whole = lambda path, content: path.write_bytes(content)
 folder = Path(sys.argv[1])
 attempt = crashes.make_try(folder)
-for number in range(40):
+for number in range(0, 70, 7):  # of seven things that are written, the first is a checkpoint
     draws = harness.random_of("crashes", 0, number)
     for finding in workers.tried(attempt, harness.Attempt("crashes", 0, number, folder, draws)):
         print(finding.column, finding.what)
@@ -135,6 +151,30 @@ def test_attempts_that_die_hang_or_raise_are_found_and_the_others_go_on(tmp_path
         misbehaving.HANGS: tally.HUNG,
         misbehaving.RAISES: tally.TRACEBACK,
     }
+
+
+def test_memory_and_files_that_grow_are_found_and_noise_is_not(tmp_path):
+    def found(megabytes, files):
+        rounds = [soak.Round(60.0 * i, 200 + megabytes * i + i % 3, 20 + files * i, "same") for i in range(40)]
+        return columns(soak.of_rounds(attempt_of(soak.NAME, 0, tmp_path), rounds))
+
+    assert found(0, 0) == set()
+    assert found(1, 0) == {tally.HUNG}
+    assert found(0, 1) == {tally.LEFT}
+
+
+def test_two_writers_of_a_new_folder_or_none_are_found(tmp_path):
+    this = attempt_of(neighbours.NAME, 0, tmp_path)
+    done, refused = harness.Ended(0, "", "", 1.0), harness.Ended(2, "", "mac: out: is being written by process 1", 1.0)
+    assert neighbours.of_writers(this, [done, refused, refused], new=True) == []
+    for ends in ([done, done, refused], [refused, refused], [done, refused._replace(err="mac: another reason")]):
+        assert columns(neighbours.of_writers(this, ends, new=True)) == {tally.LOST}
+
+
+def test_every_fault_of_an_environment_is_one_that_it_knows(tmp_path):
+    deeds = [fault for fault in environments.faults() if " in " in fault and fault.endswith(environments.PLACES)]
+    assert len(deeds) == (len(faulty.DEEDS) - 1) * len(environments.PLACES)
+    assert len(set(environments.faults())) == len(environments.faults())
 
 
 def test_modules_that_are_run_leave_a_mark(tmp_path):

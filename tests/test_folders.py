@@ -12,7 +12,7 @@ from mean_actor_critic.studies.sweep import create_sweep
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
-LEFTOVERS = (".manifest.json.1.tmp", ".best-0.safetensors.1.tmp", ".theory.json.1.tmp")
+LEFTOVERS = (".manifest.json.1.tmp", ".best-0.safetensors.1.tmp", ".theory.json.1.tmp", ".summary.csv.1.tmp")
 
 
 @pytest.fixture

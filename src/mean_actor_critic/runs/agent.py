@@ -12,7 +12,7 @@ from mean_actor_critic.files import as_path, parsed_json
 from mean_actor_critic.learning.architectures import network_of
 from mean_actor_critic.learning.networks import Layer, Layers, Networks, highest, inverse_cdf, legal, normalize, softmax
 from mean_actor_critic.runs import store
-from mean_actor_critic.runs.expected import networks_from_arrays
+from mean_actor_critic.runs.expected import networks_from_arrays, require_choices_in_units_of_one
 from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import require_whole
@@ -202,7 +202,12 @@ class Agent:
             understood(words, arrays)
 
         arrays, words = store.read_arrays(file, (AGENT_FORMAT, OLD_AGENT_FORMAT), fits)
-        return cls(*understood(words, arrays), seed=seed)
+        experiment, spaces, trial, networks = understood(words, arrays)
+        try:
+            require_choices_in_units_of_one(experiment, networks)
+        except ValueError as fault:
+            raise DamagedFileError(f"{file}: is not an agent: {fault}") from None
+        return cls(experiment, spaces, trial, networks, seed)
 
     # --- for people --------------------------------------------------------------------------------------------------
 

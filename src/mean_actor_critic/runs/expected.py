@@ -11,6 +11,7 @@ from mean_actor_critic.learning.networks import Layer, Networks, Scale, Units
 from mean_actor_critic.learning.torsos import Normed
 from mean_actor_critic.spec.algorithms import POLICY, algorithm_of
 from mean_actor_critic.spec.experiment import Experiment
+from mean_actor_critic.spec.learners import CHOICE
 from mean_actor_critic.trees import Array, Arrays, named, restored
 
 NUMBER = 4  # bytes
@@ -64,6 +65,22 @@ def networks_from_arrays(experiment: Experiment, spaces: Spaces, arrays: Arrays)
     if set(arrays) != set(named(template)) or any(array.dtype != np.float32 for array in arrays.values()):
         raise ValueError("unexpected arrays")
     return networks
+
+
+def require_choices_in_units_of_one(experiment: Experiment, networks: Networks) -> None:
+    """Refuse units that would make something else of the one 1 among 0s by which a choice is told: it is looked up.
+
+    This looks at numbers, where `networks_from_arrays` looks at shapes.
+
+    Raises:
+        ValueError: a choice is shifted, or divided by something else than 1.
+    """
+    units, start = networks.normalizer, 0
+    for part in getattr(experiment.setup, "parts", ()) if units else ():
+        own = slice(start, start + part.size)
+        if part.kind == CHOICE and not ((units.mean[own] == 0).all() and (units.deviation[own] == 1).all()):
+            raise ValueError("choices among its observations are not measured from 0 in units of 1")
+        start += part.size
 
 
 def blank_networks(experiment: Experiment, spaces: Spaces) -> Networks:

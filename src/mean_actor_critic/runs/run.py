@@ -19,7 +19,7 @@ from mean_actor_critic.errors import DamagedFileError, InputError, MacError
 from mean_actor_critic.files import as_path
 from mean_actor_critic.runs import store
 from mean_actor_critic.runs.agent import Agent
-from mean_actor_critic.runs.expected import networks_from_arrays
+from mean_actor_critic.runs.expected import networks_from_arrays, require_choices_in_units_of_one
 from mean_actor_critic.runs.facts import as_html, as_text
 from mean_actor_critic.spec.algorithms import algorithm_of
 from mean_actor_critic.spec.checks import checked_name, require_whole
@@ -250,6 +250,7 @@ class Run:
         try:
             learned = self._learned(trial, STATE if episode is None else f"{SNAPSHOTS}{episode}/")
             networks = networks_from_arrays(self.experiment, self.manifest.spaces, learned)
+            require_choices_in_units_of_one(self.experiment, networks)
         except (KeyError, ValueError, IndexError) as fault:
             raise DamagedFileError(f"{self.path}: its checkpoint does not fit its manifest: {fault}") from None
         return Agent(self.experiment, self.manifest.spaces, trial, networks)

@@ -63,7 +63,7 @@ RUNS = "runs"  # the folder of run folders, unless said otherwise
 CHECKPOINT_SECONDS = {"compiled": 30.0, "hosted": 30.0, "atari": 300.0}
 GENERATIONS = 2  # checkpoints kept: the last, and the one to fall back on
 
-_OURS = (".json", ".safetensors")  # files that whoever holds a lock writes
+_OURS = (".json", ".safetensors", ".csv")  # files that whoever holds a lock writes
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 
 
