@@ -133,7 +133,9 @@ def make_game_run(
     experiment = make_experiment(
         environment, algorithm, trials, steps, seed, {**asked, **(settings or {})}, engine="atari"
     )
-    manifest = store.create_run(path, experiment, PIXELS, 1, VERSIONS, (), "the paper's for Atari games")
+    shown = gymnasium.spaces.Box(0, 255, experiment.rules.observation_shape, np.uint8)
+    spaces = PIXELS._replace(observation=shown)
+    manifest = store.create_run(path, experiment, spaces, 1, VERSIONS, (), "the paper's for Atari games")
     found = _evaluations(experiment, scores)
     for array, value in ((found.unfinished, cut_off), (found.entropy, 1.25), (found.training_games, 7)):
         array[:, :done] = value

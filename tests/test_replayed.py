@@ -278,13 +278,17 @@ def test_the_units_of_observations_do_not_matter(size):
 
 
 def test_learning_settles_but_never_stands_still():
-    first, later, last = (replayed.settled(HYPER, jnp.float32(HYPER.settling_steps * t)) for t in (0, 1, 1000))
-    assert (first.learning_rate, first.uniform_pull) == (HYPER.learning_rate, HYPER.uniform_pull)
-    np.testing.assert_allclose(later.uniform_pull, HYPER.uniform_pull / 2)
-    np.testing.assert_allclose(later.learning_rate, HYPER.learning_rate / 2**0.5, rtol=1e-6)
+    hyper = dataclasses.replace(HYPER, settling_steps=20_000, release_steps=50_000)
+    first, later, half, last = (replayed.settled(hyper, jnp.float32(steps)) for steps in (0, 20_000, 50_000, 2e7))
+    assert (first.learning_rate, first.uniform_pull) == (hyper.learning_rate, hyper.uniform_pull)
+    np.testing.assert_allclose(later.learning_rate, hyper.learning_rate / 2**0.5, rtol=1e-6)
+    assert later.uniform_pull > 0.8 * hyper.uniform_pull  # it falls late
+    np.testing.assert_allclose(half.uniform_pull, hyper.uniform_pull / 2)
     assert 0 < last.uniform_pull < 2e-4
-    constant = replayed.settled(dataclasses.replace(HYPER, settling_steps=1e12), jnp.float32(1e6))
-    np.testing.assert_allclose(constant.uniform_pull, HYPER.uniform_pull, rtol=1e-5)
+    assert 0 < last.learning_rate < hyper.learning_rate / 30
+    constant = replayed.settled(dataclasses.replace(hyper, settling_steps=1e12, release_steps=1e12), jnp.float32(1e6))
+    np.testing.assert_allclose(constant.uniform_pull, hyper.uniform_pull, rtol=1e-5)
+    np.testing.assert_allclose(constant.learning_rate, hyper.learning_rate, rtol=1e-5)
 
 
 def test_learning_takes_the_settled_numbers():

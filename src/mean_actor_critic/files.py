@@ -99,8 +99,11 @@ def require_own(path: Path) -> None:
     Raises:
         DiskError: what is there would lead elsewhere.
     """
-    with disk_faults(path, "be used"), contextlib.suppress(FileNotFoundError):
-        mode = os.lstat(path).st_mode
+    with disk_faults(path, "be used"):
+        try:
+            mode = os.lstat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):  # nothing is there; who makes it will say what is in the way
+            return
         if not stat.S_ISDIR(mode):
             reason = "a symbolic link, which is not followed" if stat.S_ISLNK(mode) else "not a folder"
             raise OSError(errno.ENOTDIR, f"it is {reason}")

@@ -223,12 +223,13 @@ def learn(
 def settled(hyper: Hyper, steps: Any) -> Hyper:
     """The numbers of a trial after so many agent steps: it learns in smaller steps, and less of its policy is chance.
 
-    The pull falls as 1/t, so that in the end every step of mirror descent counts the same, however long ago it was
-    taken. The learning rate falls as its root.
+    The learning rate falls from the beginning, as 1/sqrt(t). The pull to uniform falls late: released early, a policy
+    can settle on the first thing that does no harm, such as hovering over a landing site.
     """
-    share = 1 / (1 + steps / hyper.settling_steps)
+    smaller = (1 + steps / hyper.settling_steps) ** -0.5
+    released = 1 / (1 + (steps / hyper.release_steps) ** 2)
     return dataclasses.replace(
-        hyper, learning_rate=hyper.learning_rate * share**0.5, uniform_pull=hyper.uniform_pull * share
+        hyper, learning_rate=hyper.learning_rate * smaller, uniform_pull=hyper.uniform_pull * released
     )
 
 

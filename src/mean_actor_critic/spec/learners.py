@@ -248,8 +248,9 @@ class ReplayedHyper:
     """Numbers that flow through the compiled program: changing them never recompiles. Each may differ by trial."""
 
     learning_rate: Any = number(1e-3, 0.0, 1e9, "of Adam, for all networks, at first")
-    settling_steps: Any = number(
-        20_000, 1.0, 1e12, "agent steps after which the pull to uniform has halved and the learning rate lost 3 tenths"
+    settling_steps: Any = number(20_000, 1.0, 1e12, "agent steps after which the learning rate has lost 3 tenths")
+    release_steps: Any = number(
+        50_000, 1.0, 1e12, "agent steps after which the pull to uniform has halved; it falls with their square", POLICY
     )
     discount: Any = number(0.99, 0.0, 1.0, "discount factor per step")
     trace_decay: Any = number(0.9, 0.0, 1.0, "the lambda of traces: 0 looks one step ahead")

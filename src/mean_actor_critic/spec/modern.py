@@ -71,6 +71,7 @@ PARTS: dict[str, Any] = {
     "policy_step": "gradient",
     "uniform_pull": 0.0,
     "settling_steps": 1e12,
+    "release_steps": 1e12,
     "normalize_observations": False,
     "scale_rewards": False,
     "novelty": False,

@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     updates_per_step: int
     warm_up: int
     settling_steps: Number
+    release_steps: Number
     trace_decay: Number
     target_rate: Number
     temperature: Number
