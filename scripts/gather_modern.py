@@ -1,7 +1,7 @@
 """Gathers the general learner's study from reports made on any machine: `python scripts/gather_modern.py REPORT …`.
 
-The study takes days. Each REPORT is a folder that `mac reproduce modern` or `mac report` wrote; its `evaluations.csv`
-has every evaluation of every trial. They are put into results/modern/evaluations.csv, a task and variant replacing what
+The study takes days. Each REPORT is a folder that `mac reproduce modern` or `mac report` wrote of several runs; its
+`evaluations.csv` has every evaluation of every trial. They are put into results/modern/evaluations.csv, a task and variant replacing what
 was there of the same, and the tables of results/modern/README.md are written anew from that file alone.
 """
 
@@ -128,7 +128,11 @@ def against_table(found: dict[Variant, list[Row]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    found = gathered([RESULTS, *map(Path, arguments)])
+    reports = [Path(argument) for argument in arguments]
+    for report in reports:
+        if not (report / "evaluations.csv").exists():
+            sys.exit(f"{report}: has no evaluations.csv, as reports of several runs on tasks do: mac report RUN RUN …")
+    found = gathered([RESULTS, *reports])
     text = io.StringIO()
     rows = [row for own in found.values() for row in own]
     columns = [name for name in rows[0] if name != "run"]  # a folder of the machine that it was trained on
