@@ -1,8 +1,9 @@
 """Gathers the general learner's study from reports made on any machine: `python scripts/gather_modern.py REPORT …`.
 
 The study takes days. Each REPORT is a folder that `mac reproduce modern` or `mac report` wrote of several runs; its
-`evaluations.csv` has every evaluation of every trial. They are put into results/modern/evaluations.csv, a task and variant replacing what
-was there of the same, and the tables of results/modern/README.md are written anew from that file alone.
+`evaluations.csv` has every evaluation of every trial. They are put into results/modern/evaluations.csv, a task and
+variant replacing what was there of the same, and the tables of results/modern/README.md are written anew from that
+file alone.
 """
 
 import csv
