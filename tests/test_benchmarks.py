@@ -18,9 +18,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cheap(monkeypatch):
-    """Processes that are started do not take long to make programs fast which run for a moment only."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # PyTorch's threads would wait for cores that other tests have
+    """PyTorch's threads would wait for cores that other tests have."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 @pytest.mark.parametrize("part", benchmarks.PARTS)

@@ -21,7 +21,7 @@ from mean_actor_critic.runs import loop, store
 from mean_actor_critic.spec.algorithms import ALGORITHMS
 from mean_actor_critic.spec.learners import OPTIMIZERS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimised]
 
 SMALL = {"hidden": (16,), "minibatches": 4, "batch_size": 8, "replay_capacity": 300}
 # some ten seconds of training: long enough to be killed at many different moments

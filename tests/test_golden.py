@@ -4,6 +4,8 @@ import pytest
 
 import golden
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize("name", golden.CASES)
 def test_the_bits_are_those_that_were_recorded(name, tmp_path):

@@ -20,6 +20,8 @@ from mean_actor_critic.learning.targets import n_step
 from mean_actor_critic.learning.types import Acted, Batch, Context
 from mean_actor_critic.spec.learners import GameRolloutSetup, RolloutHyper
 
+pytestmark = pytest.mark.optimised  # what learns for long here takes twice as long otherwise
+
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = RolloutHyper()
 

@@ -175,7 +175,7 @@ def _reproduce_classic(options: argparse.Namespace) -> None:
     runs: list[Run] = []
     origins = dict(winners.origins)
     with progress_display(options.quiet) as watch:
-        parts = classic(task, folder, trials, episodes, options.seed, winners.settings)
+        parts = classic(task, folder, trials, episodes, options.seed, winners.settings, COMPARED)
         for run, reused in reproduce(parts, watch):
             runs.append(run)
             origins[run.path] = TAKEN if reused else FINISHED
