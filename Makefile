@@ -9,13 +9,19 @@ reproduce: .venv/ready
 	$(BIN)/mac reproduce cart-pole
 
 # Tests of a file mostly stay in one process, which has compiled for the next one what it compiled for the last
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# The programs of most tests run for a moment only, so that making them fast takes longer than they do; those of tests
+# that are marked as `optimised`, which mostly compare bits, are what users have
+QUICKLY := JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
+
 test: .venv/ready
 	$(BIN)/python scripts/optional.py browser minatar stable-baselines3
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(QUICKLY) $(PYTEST) -m "not optimised"
+	$(PYTEST) -m optimised
 
 # Without what is marked as slow, and with nothing installed: for a look while a change is being made
 quick: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow"
+	$(QUICKLY) $(PYTEST) -m "not slow"
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

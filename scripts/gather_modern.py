@@ -27,7 +27,7 @@ MOMENTS = {  # agent steps after which somebody has said what to expect
     "cart-pole": (4_000, 8_000, 12_000, 20_000, 50_000),
     "acrobot": (4_000, 8_000, 50_000),
     "mountain-car": (8_400, 12_000, 30_000),
-    "lunar-lander": (30_000, 60_000, 100_000, 300_000),
+    "lunar-lander": (20_000, 40_000, 60_000, 100_000, 140_000, 200_000, 300_000),
     "frozen-lake": (20_000, 50_000),
     "frozen-lake-not-slippery": (8_000,),
     "cliff-walking": (10_000, 20_000),

@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("NO_COLOR", "1")
-# Tests' programs run for a moment only, so that making them fast takes longer than they do; 0 does so all the same
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")  # what users get on a machine of two cores, whatever machine this is
 
 import jax
@@ -43,27 +41,6 @@ def pytest_terminal_summary(terminalreporter):
 
 
 MOST_MAPPINGS = 20_000  # of memory; the system allows 65,530, a compiled program takes about a hundred of them
-
-
-UNOPTIMISED = "JAX_DISABLE_MOST_OPTIMIZATIONS"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_as_users_do(request):
-    """Modules that are marked as `optimised`: what they find out of bits would otherwise be of another program."""
-    if os.environ[UNOPTIMISED] == "0" or request.node.get_closest_marker("optimised") is None:
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(UNOPTIMISED, "0")  # for processes that tests start
-        _compile_quickly(False)
-        yield
-        _compile_quickly(True)
-
-
-def _compile_quickly(quickly):
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", quickly)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -37,7 +37,7 @@ from mean_actor_critic.spec.settings import settings_of
 from mean_actor_critic.trees import named
 from probes import RewardFromAction
 
-pytestmark = [pytest.mark.slow, pytest.mark.optimised]
+pytestmark = pytest.mark.slow
 
 _PERCEPTRON = {
     "hidden": (8,), "minibatches": 2, "batch_size": 4, "replay_capacity": 64, "max_episode_steps": 20, "discount": 0.99,

@@ -20,8 +20,6 @@ from mean_actor_critic.learning.targets import n_step
 from mean_actor_critic.learning.types import Acted, Batch, Context
 from mean_actor_critic.spec.learners import GameRolloutSetup, RolloutHyper
 
-pytestmark = pytest.mark.optimised  # what learns for long here takes twice as long otherwise
-
 ALGORITHMS = ("mac", "advantage_actor_critic", "a2c")
 HYPER = RolloutHyper()
 
@@ -340,6 +338,7 @@ def test_nothing_crosses_the_reset_between_two_games(algorithm):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised  # it takes ten times as long otherwise
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_paper_s_settings_learn_what_two_screens_ask_for(algorithm):
     """Each screen pays for one action; every episode is one step long."""

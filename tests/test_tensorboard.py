@@ -156,7 +156,7 @@ def test_a_signal_is_heard_and_a_checkpoint_written_when_events_could_not_be(tmp
         _, errors = process.communicate(timeout=LONGEST_WAIT)
         assert process.returncode == 130
         assert "continue with" in errors
-    assert Run.load(tmp_path / "run").episodes_done.min() > 0
+    assert Run.load(tmp_path / "run").episodes_done.min() > 0, errors
 
 
 def test_a_resumed_run_whose_events_have_no_folder_goes_on_without(files):
