@@ -102,23 +102,26 @@ def mac_table(found: dict[Variant, list[Row]]) -> str:
     return table(["task", "after steps", "greedy", "worst trial", "sampled", "worst trial", "trials"], lines)
 
 
-def over_training(rows: Sequence[Row], kind: str) -> np.ndarray:
+def over_training(rows: Sequence[Row], steps: set[str], kind: str) -> np.ndarray:
     """The mean of each trial's evaluations of a kind [trials]: what decides between variants, by the greedy ones."""
     trials = sorted({int(row["trial"]) for row in rows})
-    means = [np.mean([float(row[kind]) for row in rows if int(row["trial"]) == trial]) for trial in trials]
-    return np.array(means)
+    own = [
+        [float(row[kind]) for row in rows if int(row["trial"]) == trial and row["steps"] in steps] for trial in trials
+    ]
+    return np.array([np.mean(values) for values in own])
 
 
-def against(ours: Sequence[Row], rows: Sequence[Row], kind: str) -> list[str]:
-    """By one kind of evaluations: MAC's mean, the other's, their difference with its interval, and a verdict."""
-    values = [over_training(each, kind) for each in (ours, rows)]
+def against(ours: Sequence[Row], rows: Sequence[Row], steps: set[str], kind: str) -> list[str]:
+    """By one kind of the evaluations after some steps: MAC's mean, the other's, their difference, and a verdict."""
+    values = [over_training(each, steps, kind) for each in (ours, rows)]
     n = min(map(len, values))
     both: list[Summary] = [summarise(each) for each in values]
     digits = decimals_of(both)
     (difference,) = differences(values[0][:n], [values[1][:n]], [True])
     verdict = "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "no difference shows"
     gap, low, high = (rounded(x, digits) for x in (difference.difference, difference.low, difference.high))
-    return [*(rounded(s.mean, digits) for s in both), f"{gap} [{low}, {high}]", str(n), verdict]
+    means = [rounded(s.mean, digits) for s in both]
+    return [f"{max(map(int, steps)):,}", *means, f"{gap} [{low}, {high}]", str(n), verdict]
 
 
 def against_table(found: dict[Variant, list[Row]]) -> str:
@@ -126,11 +129,22 @@ def against_table(found: dict[Variant, list[Row]]) -> str:
     lines = []
     for (title, algorithm, changed), rows in found.items():
         ours = found.get((title, "mac", ""))
-        if not ours or (algorithm, changed) == ("mac", ""):
+        steps = {row["steps"] for row in ours or ()} & {row["steps"] for row in rows}  # that both were evaluated after
+        if not ours or not steps or (algorithm, changed) == ("mac", ""):
             continue
         name = algorithm_of(algorithm).title + (f", {changed}" if changed else "")
-        lines += [[title, name, kind, *against(ours, rows, kind)] for kind in ("greedy", "sampled")]
-    header = ["task", "against", "evaluations", "MAC, over training", "this", "difference", "trials", "MAC is"]
+        lines += [[title, name, kind, *against(ours, rows, steps, kind)] for kind in ("greedy", "sampled")]
+    header = [
+        "task",
+        "against",
+        "evaluations",
+        "until step",
+        "MAC, over training",
+        "this",
+        "difference",
+        "trials",
+        "MAC is",
+    ]
     return table(header, lines) if lines else "No twin was trained yet.\n"
 
 
