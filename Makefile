@@ -11,7 +11,7 @@ reproduce: .venv/ready
 # Tests of a file mostly stay in one process, which has compiled for the next one what it compiled for the last
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 # The programs of most tests run for a moment only, so that making them fast takes longer than they do; those of tests
-# that are marked as `optimised`, which mostly compare bits, are what users have
+# that are marked as `optimised` are what users have
 QUICKLY := JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 
 test: .venv/ready

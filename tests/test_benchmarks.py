@@ -17,13 +17,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def cheap(monkeypatch):
-    """PyTorch's threads would wait for cores that other tests have."""
+def one_thread(monkeypatch):
+    """For PyTorch, whose threads would wait for cores that other tests have."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 @pytest.mark.parametrize("part", benchmarks.PARTS)
-def test_a_part_writes_its_section(part, cheap, tmp_path, capsys):
+def test_a_part_writes_its_section(part, one_thread, tmp_path, capsys):
     if part == "atari" and native.compiler() is None:
         pytest.skip("this machine has no C++ compiler")
     failed = benchmarks.measure([part], toy=True, results=tmp_path / "RESULTS.md")
@@ -66,7 +66,7 @@ def test_a_function_that_fails_in_its_process_says_why():
         harness.in_new_process(harness.table, {"header": None, "rows": []})
 
 
-def test_the_comparison_on_tasks_is_taken_up_where_it_stopped(cheap, monkeypatch, tmp_path, capsys):
+def test_the_comparison_on_tasks_is_taken_up_where_it_stopped(one_thread, monkeypatch, tmp_path, capsys):
     methods = ["mac", "ppo-zoo", "dqn"]
     there = [name for name in methods if METHODS[name].installed]
     out, results = tmp_path / "out", tmp_path / "results"
